@@ -82,7 +82,7 @@ def visible(config: RunConfig, plan: Plan) -> Visible:
 
 def _assumptions(config: RunConfig, plan: Plan) -> tuple[Modelled, str]:
     """Returns the assumed distribution of attempts and trainings, and its source in words."""
-    if not plan.trains:
+    if not plan.pairs:
         more = f" and one more at {plan.extra}" if plan.extra else ""
         return _agents(), (
             f", simulated with this run's own rule at alpha {plan.alpha:.4g} on "

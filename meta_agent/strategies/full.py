@@ -95,7 +95,9 @@ def hand_over(run: Run, first: Version, search_result: SearchResult) -> HandedOv
         run.note(f"the trained version is INVALID: {version.verdict.reasons[0]}. It is left out")
         weights = basis
     proof = Proof(harness, version)
-    proven = _promote_proven(run, first, search_result, proof)
+    steps, tree = run.plan.steps, run.repo.tree(search_result.version.commit)
+    of_search = start, run.lab.train(tree, seed=0, steps=steps)
+    proven = _promote_proven(run, first, search_result, proof, of_search)
     return _choose(run, first, start, search_result, weights, proof, proven)
 
 
@@ -109,11 +111,25 @@ def examined(run: Run, first: Version, search_result: SearchResult) -> HandedOve
         watched = promote_diagnostics(run, first, search_result)
         return HandedOver(watched, weights, "start", "no edit was accepted")
     version = examine(run, Sides(first, search_result.version))
+    return hand_over_version(run, first, search_result, (weights, weights), version)
+
+
+def hand_over_version(
+    run: Run,
+    first: Version,
+    search_result: SearchResult,
+    weights: tuple[Trained, Trained],
+    version: Judged,
+) -> HandedOver:
+    """Hands over what the verdict on the version found leads to, where only that was tested.
+
+    `weights` are those of the first version and of the version found.
+    """
     if _is_invalid(version):
-        return _hand_over_start(run, first, weights, search_result, version)
+        return _hand_over_start(run, first, weights[0], search_result, version)
     proof = Proof(None, version, trains=False)
-    proven = _promote_proven(run, first, search_result, proof)
-    return _choose(run, first, weights, search_result, weights, proof, proven)
+    proven = _promote_proven(run, first, search_result, proof, weights)
+    return _choose(run, first, weights[0], search_result, weights[1], proof, proven)
 
 
 def deciding_claim(run: Run) -> str:
@@ -121,7 +137,8 @@ def deciding_claim(run: Run) -> str:
 
     The first tests the harness over pairs of trainings, the second the version with its weights.
     """
-    return run.config.prove or ("harness" if run.config.policy == "nano" else "version")
+    trains_in_seconds = run.config.policy == "nano" and not run.plan.leg
+    return run.config.prove or ("harness" if trains_in_seconds else "version")
 
 
 def _proves_harness(run: Run) -> bool:
@@ -146,18 +163,25 @@ def _basis(run: Run, version: Version, harness: Judged | None) -> Trained:
     return best_of([on_search(run, tree, trained) for trained in trainings]).trained
 
 
-def _promote_proven(run: Run, first: Version, search_result: SearchResult, proof: Proof) -> bool:
+def _promote_proven(
+    run: Run,
+    first: Version,
+    search_result: SearchResult,
+    proof: Proof,
+    weights: tuple[Trained, Trained],
+) -> bool:
     """Merges proven edits into `main` unless a person declines. Diagnostics are merged anyway.
 
-    Returns True if the proven edits reach `main`.
+    Returns True if the proven edits reach `main`, or if only `weights` are proven, the first
+    version's and the new one's.
     """
     claim, reaches_main, parts = proof.decides(deciding_claim(run)), False, None
     if claim and claim.verdict.kind is VerdictKind.PROMOTE:
         last = search_result.last
         reaches_main = last is None or to_merge(run, last, claim.verdict)
-    if reaches_main and claim:
-        parts = promote(run, first, search_result, claim)
-    else:
+    if reaches_main and claim and search_result.candidates:
+        parts = promote(run, first, search_result, claim, weights)
+    elif not reaches_main:
         promote_diagnostics(run, first, search_result)
     conclude_members(run, first, search_result, claim, skills=proof.teaches)
     conclude_claim(run, search_result, claim or proof.version, parts)

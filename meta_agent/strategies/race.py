@@ -26,8 +26,8 @@ from typing import Final, NamedTuple
 
 from meta_agent.core.errors import CandidateError
 from meta_agent.core.gate import Arm, Finding, effect, pair
-from meta_agent.core.gate.race import Buy, Chance, Race, racing
-from meta_agent.core.lab.live import ArmRef, Evaluated
+from meta_agent.core.gate.race import Buy, Chance, Race
+from meta_agent.core.lab.live import ArmRef, Evaluated, Trained
 from meta_agent.core.lab.measured import Part
 from meta_agent.core.ledger import crash_point
 from meta_agent.core.loop.diagnostics.discriminate import discriminate
@@ -52,10 +52,11 @@ from meta_agent.core.loop.verbs.collect import read
 from meta_agent.core.loop.verbs.learn import conclude
 from meta_agent.core.loop.verbs.propose import propose, revise
 from meta_agent.core.loop.verbs.test import keeps_contract, test
-from meta_agent.core.protocols import JSON, VerdictKind
+from meta_agent.core.protocols import JSON, Candidate, VerdictKind
 from meta_agent.strategies._trials import undecided
 
 SEARCH: Final = "search"
+Shows = Callable[[Reading], Reading]
 
 
 class Member(NamedTuple):
@@ -72,42 +73,70 @@ class Stand(NamedTuple):
     version: Version
     members: tuple[Member, ...] = ()
 
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        return tuple(member.tested.candidate for member in self.members)
 
-def race(run: Run, first: Version, shows: Callable[[Reading], Reading]) -> SearchResult:
+
+def race(run: Run, first: Version, shows: Shows) -> SearchResult:
     """Searches with a frozen policy: tests each edit of the best version by few attempts.
 
     `shows` returns what a proposer may see of the evidence. The version found is not proven.
     """
     if run.plan.halved:
         note_half(run)
-    course = _Course(run, first, shows)
+    course = raced(run, first, shows)
+    course.repeat_start()
+    tip = course.tip
+    return SearchResult(tip.version, tip.candidates, course.read)
+
+
+def raced(run: Run, first: Version, shows: Shows) -> Course:
+    """Returns a race after its last generation: no idea, generation or attempt is left."""
+    edits = run.config.generations * run.config.candidates
+    course = Course(run, Stand(first), shows, attempts=run.plan.racing, edits=edits)
     course.buy_until_decided(0)
     for generation in range(run.config.generations):
-        if course.race.over or not course.generation(generation):
+        if (generation and course.race.over) or not course.generation(generation):
             break
     course.race.finish()
     course.conclude_replaced()
-    course.repeat_start()
-    tip = course.tip
-    candidates = tuple(member.tested.candidate for member in tip.members)
-    return SearchResult(tip.version, candidates, course.read)
+    return course
 
 
-class _Course:
+class Course:
     """A race, its versions by number, and the attempts bought for each."""
 
-    def __init__(self, run: Run, first: Version, shows: Callable[[Reading], Reading]) -> None:
+    def __init__(
+        self,
+        run: Run,
+        stand: Stand,
+        shows: Shows,
+        *,
+        attempts: int,
+        edits: int,
+        weights: Trained | None = None,
+        name: str = "",
+        main: str = "",
+    ) -> None:
+        """`weights` act in all attempts (None: the base policy). `name` keeps its records apart.
+
+        `main` is the commit that the run started from, if `stand` is another.
+        """
         tasks = min(run.plan.search, len(run.lab.domain.tasks(SEARCH)))
-        edits = run.config.generations * run.config.candidates
-        self.race = Race(tasks, racing(run.plan.race) - run.plan.again, edits=edits)
+        self.race = Race(tasks, attempts, edits=edits, block=run.plan.block)
+        first = stand.version
         self._run, self._first, self._tasks = run, first, tasks
-        self._stands = {0: Stand(first)}
+        self._main = main or first.commit
+        self._weights, self._name = weights or run.lab.untrained(), name
+        self._stands = {0: stand}
         self._bought: dict[int, list[tuple[Buy, Evaluated]]] = {0: []}
         self._numbers: dict[tuple[int, str], int] = {}  # by the version below and the tree's hash
         self._gains: dict[int, float] = {}  # over its parent when it joined, by the race's model
-        self._joined: list[Member] = []
+        self.joined: list[Member] = []
+        """All members that were on the tip at some time, in the order of joining."""
         self._shows, self._model = shows, ModelNames()
-        self._names = {0: "the start"}
+        self._names = {0: f"{first.id}{name}" if name else "the start"}
         self.read: dict[int, Read] = {}
         run.lab.label(run.repo.tree(first.commit), first.id)
         run.lab.require(run.repo.tree(first.commit))
@@ -130,7 +159,7 @@ class _Course:
         again = partial(revise, run, collected, visible)
         for candidate in to_test(run, collected, reading, proposed, again):
             member = Member(test(run, collected, candidate), collected, reading)
-            if judged := self._try(member):
+            if judged := self.decide(member):
                 conclude(run, collected, candidate, judged, reading)
         return bool(proposed)
 
@@ -139,7 +168,7 @@ class _Course:
         run, version = self._run, self._stands[number].version
         tree = run.repo.tree(version.commit)
         whole = _together([evaluation for _, evaluation in self._bought[number]])
-        return Collected(version, tree, run.lab.train(tree, seed=0, steps=0), whole)
+        return Collected(version, tree, self._weights, whole)
 
     def buy_until_decided(self, number: int) -> JSON:
         """Makes blocks of attempts with a version until the search decides about that version.
@@ -163,7 +192,7 @@ class _Course:
     def conclude_replaced(self) -> None:
         """Records the verdicts of edits that were in the best version once, and no longer are."""
         members = {member.tested.candidate.id for member in self.tip.members}
-        for member in self._joined:
+        for member in self.joined:
             candidate = member.tested.candidate
             if candidate.id not in members:
                 judged = undecided("another edit took its place on the tip, or it was taken back")
@@ -177,12 +206,15 @@ class _Course:
 
     # --- one edit --------------------------------------------------------------------------------
 
-    def _try(self, member: Member) -> Judged | None:
-        """Screens an edit. Returns its verdict, or None if it joins the tip."""
+    def decide(self, member: Member, *, unscreened: bool = False) -> Judged | None:
+        """Screens an edit. Returns its verdict, or None if it joins the tip.
+
+        An edit that changes no attempt joins `unscreened`.
+        """
         tested = member.tested
         if tested.vetoed:
             return stopped(tested.findings)
-        if self.race.over:
+        if self.race.over and not (unscreened or tested.watches):
             return undecided("the race's attempts are used up")
         try:
             stand = self._on_tip(member)
@@ -192,7 +224,10 @@ class _Course:
             return self._admit_diagnostic(member, stand)
         if broken := self._contract_vetoes(member, stand):
             return stopped(tuple(broken))
-        return self._screen(member, stand)
+        if not unscreened:
+            return self._screen(member, stand)
+        self._admit(member, stand)
+        return None
 
     def _screen(self, member: Member, stand: Stand) -> Judged | None:
         run, name, below = self._run, member.tested.candidate.id, self.race.tip
@@ -236,7 +271,8 @@ class _Course:
                 conflict = conflict or error
             else:
                 members = (*below.members, member)
-                name = f"{self._first.id}+{max(len(members), len(self.race.trail))}"
+                start = self._first.id.partition("+")[0]
+                name = f"{start}+{max(len(members), len(self.race.trail))}"
                 return Stand(Version(name, commit), members)
             if below.version.commit == candidate.base:
                 break
@@ -256,24 +292,27 @@ class _Course:
         judged = discriminate(self._run, member.tested)
         if judged.verdict.kind is not VerdictKind.PROMOTE:
             return judged
+        self._admit(member, stand)
+        return None
+
+    def _admit(self, member: Member, stand: Stand) -> None:
         self._stands[self.race.tip] = stand  # it changes no attempt, so those at the tip stay valid
         self._join(member, stand, self.race.tip)
-        return None
 
     def _join(self, member: Member, stand: Stand, number: int) -> None:
         run, candidate = self._run, member.tested.candidate
-        self._joined.append(member)
+        self.joined.append(member)
         record = {
             "candidate": candidate.id,
             "generation": candidate.generation,
             "commit": stand.version.commit,
-            "main": self._first.commit,
+            "main": self._main,
             "members": [joined.tested.candidate.id for joined in stand.members],
         }
         stored = run.once(
             f"{candidate.id}/lead",
             "lead",
-            {"commit": candidate.commit, "main": self._first.commit},
+            {"commit": candidate.commit, "main": self._main},
             lambda: {**record, "effect": self._gain(number), "likelier": self._likelier()},
         )
         crash_point("before_lead_moves")
@@ -289,11 +328,11 @@ class _Course:
         tree, name = run.repo.tree(version.commit), self._names[buy.version]
 
         def evaluate() -> Evaluated:
-            policy = run.lab.train(tree, seed=0, steps=0)
-            samples, part = range(buy.sample, buy.sample + 1), Part(run.plan.order, buy.tasks)
-            limit = run.plan.search
+            samples, limit = range(buy.sample, buy.sample + 1), run.plan.search
+            whole = len(buy.tasks) == self._tasks
+            part = None if whole else Part(run.plan.order, buy.tasks)
             return run.lab.evaluate(
-                tree, policy, split=SEARCH, limit=limit, samples=samples, part=part
+                tree, self._weights, split=SEARCH, limit=limit, samples=samples, part=part
             )
 
         if buy.version:
@@ -307,7 +346,8 @@ class _Course:
         order = run.lab.order_of(SEARCH, run.plan.search, run.plan.order)
         word, chance = self.race.record(buy, (by_task.get(order[at]) for at in buy.tasks))
         record = self._block_record(buy, name, word, chance, evaluation)
-        key = f"race/{name.removeprefix(f'{run.id}/')}/{len(self._bought[buy.version])}"
+        about = name.removeprefix(f"{run.id}/") + self._name * bool(buy.version)
+        key = f"race/{about}/{len(self._bought[buy.version])}"
         return run.once(key, "race", {"commit": version.commit}, lambda: record), evaluation
 
     def _block_record(

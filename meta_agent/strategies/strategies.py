@@ -3,6 +3,7 @@
 | name             | what it does                                                            |
 |------------------|-------------------------------------------------------------------------|
 | `full`           | bundles ideas, leaves each out once, makes one claim, trains to the end |
+| `staged`         | races edits with frozen weights, trains in legs, edits between legs     |
 | `no-diagnostics` | does the same with a proposer that sees scores alone                    |
 | `static`         | proposes nothing and spends the budget on one training of the start     |
 | `score-only`     | keeps one change at a time if the raw score on the search split rises   |
@@ -36,6 +37,7 @@ from meta_agent.strategies.frontier import Frontier
 from meta_agent.strategies.full import Full
 from meta_agent.strategies.pareto import Pareto
 from meta_agent.strategies.specialists import Specialists
+from meta_agent.strategies.staged import Staged
 from meta_agent.strategies.tree import Tree
 
 __all__ = ["STRATEGIES", "Strategy", "tries_single_ideas"]
@@ -45,6 +47,7 @@ STRATEGIES: Final = Registry[Callable[[], Strategy]](
     registry.STRATEGIES,
     {
         "full": Full,
+        "staged": Staged,
         "no-diagnostics": ScoresShown,
         "static": Static,
         "score-only": ScoreOnly,

@@ -125,6 +125,9 @@ class Recipe:
         return int(self.groups_per_step * (self.refill_factor or 1)) * self.num_generations
 
 
+SFT_ROWS: Final = 16
+"""Rows that one optimiser step of a warm-up imitates."""
+
 _KNOBS: Final = {knob.name: knob for knob in fields(Recipe)}
 
 

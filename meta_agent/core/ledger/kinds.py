@@ -17,8 +17,8 @@ from typing import Final, Literal, NotRequired, TypedDict
 Kind = Literal[
     "attribution", "baseline", "budget", "bundle", "calibration", "candidate", "cell",
     "checkpoint", "claim", "clock", "decision", "diagnostic", "discrimination", "drift", "eval",
-    "evidence", "experiment", "handover", "lead", "live", "merge", "proposal", "race",
-    "ref", "results", "revert", "revision", "screen", "skill", "start", "tasks", "train",
+    "evidence", "experiment", "handover", "lead", "leg", "live", "merge", "passes", "proposal",
+    "race", "ref", "results", "revert", "revision", "screen", "skill", "start", "tasks", "train",
     "untrained", "vault", "verdict", "visible", "warmup",
 ]  # fmt: skip
 
@@ -291,6 +291,8 @@ KINDS: Final[Mapping[Kind, Wrote]] = {
     "cell": Wrote("gN/cell/COMMIT", (f"{_V}/cells",), Cell, in_views=True),
     "bundle": Wrote("gN/bundle", ("strategies/search",), Bundle, in_views=True),
     "race": Wrote("race/WHAT/K", ("strategies/race",)),
+    "passes": Wrote("warm-up/passes", (f"{_V}/warm_up",)),
+    "leg": Wrote("leg/N", (f"{_V}/leg",)),
     "tasks": Wrote("race/tasks", ("core/loop/spending",), Half),
     "drift": Wrote("race/again", ("core/loop/drift",), Drift),
     "claim": Wrote("claim/begun", ("core/loop/spending",)),

@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from meta_agent.core.gate.race import racing
 from meta_agent.core.harness import recipe_of
 from meta_agent.core.lab.live import Job
 from meta_agent.core.ledger import Ledger, Step
@@ -91,10 +90,10 @@ def claim_pairs(plan: Plan, cap: int, tree: HarnessTree) -> int:
 def held_claim(run: Run) -> Plan:
     """Returns the run's plan, with as many pairs of trainings in its final test as it can pay for.
 
-    A frozen policy's plan comes back unchanged.
+    A plan whose final test counts tasks comes back unchanged.
     """
     plan = run.plan
-    if not plan.trains:
+    if not plan.pairs:
         return plan
     return replace(plan, looks=(claim_pairs(plan, allowed(run), first_tree(run)),))
 
@@ -116,7 +115,7 @@ def search_cap(run: Run, *, later: bool) -> int:
     """
     cap, plan, tree = allowed(run), run.plan, first_tree(run)
     if plan.race:
-        return racing(cap) - plan.again
+        return plan.racing
     share, pairs = int(SEARCH_SHARE * cap), claim_pairs(plan, cap, tree)
     held = pairs * (one_pair(plan, tree) + plan.search) + 2 * (plan.confirm + plan.search)
     return share + max(0, cap - share - held) // 2 if later else share

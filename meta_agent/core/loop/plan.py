@@ -14,7 +14,7 @@ from typing import ClassVar, Final, NamedTuple, Self
 
 from meta_agent.core.config import RunConfig
 from meta_agent.core.gate import Course, ErrorBudget, Rule
-from meta_agent.core.gate.race import EXAM, exam_of
+from meta_agent.core.gate.race import BLOCK, EXAM, exam_of, racing
 from meta_agent.core.gate.simulate import Exam, Gate, Look
 from meta_agent.core.ledger import Step
 from meta_agent.core.ledger.kinds import Start
@@ -33,6 +33,14 @@ RULES: Final = 3
 2: it also bets on signs, and a claim that has come near buys further pairs (`Course.further`).
 3, from 2026-11-27: an edit that is proposed again in a race gets further attempts; a search with
 trainings goes on from a version that is nearly as good as its base, for the time being."""
+STAGED: Final = "staged"
+"""The strategy that races edits with frozen weights, and then trains in legs."""
+STAGED_ATTEMPTS: Final = 960
+"""The default budget of a staged run, which a laptop makes in some tens of minutes."""
+RACE_SHARE: Final = 0.4
+"""The most of a staged budget that its race with frozen weights takes."""
+LEG: Final = 4
+"""Optimiser steps of a leg: a few, so that an edit acts soon and a leg that harms costs little."""
 TRAININGS: Final = 25
 """Trainings that the default budget pays for: search, claim and the final training."""
 AGAIN_OF: Final = 50
@@ -118,6 +126,10 @@ class _Sizes:
     """Whether the search and confirm tasks are halves of one small set (`task_splits.Halves`)."""
     rules: int = RULES
     """Version of the rules by which the run decides."""
+    leg: int = 0
+    """Optimiser steps of one leg. 0: the policy is not trained in legs."""
+    legs: int = 0
+    """The most legs of a staged run."""
     train: int | None = None
     """Number of tasks to train on. None if nothing is trained or a built-in suite decides."""
 
@@ -126,11 +138,28 @@ class _Sizes:
     """The factors that a change may edit."""
     acting: ClassVar[str]
     """Whether the policy is trained, in words."""
+    pairs: ClassVar[bool] = False
+    """Whether the final test counts pairs of trainings. Otherwise it counts tasks."""
+    block: ClassVar[int] = BLOCK
+    """Attempts in one block of a race, at different tasks."""
+
+    @property
+    def racing(self) -> int:
+        """Returns how many attempts a race may use to compare edits with each other."""
+        return racing(self.race) - self.again
 
     @property
     def split(self) -> str:
         """Returns, in words, how many tasks each split has."""
         return f"{self.search} tasks searched on, {self.confirm} to confirm on"
+
+    @property
+    def splits(self) -> str:
+        """Returns, in words, how many tasks each split of a run with training has."""
+        return (
+            f"{self.train} tasks to train on, {self.search} to search on, "
+            f"{self.confirm} to confirm on, {self.vault} in the vault"
+        )
 
     @property
     def ties(self) -> str:
@@ -152,17 +181,13 @@ class TrainedPlan(_Sizes):
     """How much a run that trains its policy measures. Its final test counts pairs of trainings."""
 
     trains = True
+    pairs = True
     factors = FACTORS
     acting = "trained here by GRPO"
 
     @property
     def split(self) -> str:
-        if self.train is None:
-            return super(TrainedPlan, self).split
-        return (
-            f"{self.train} tasks to train on, {self.search} to search on, "
-            f"{self.confirm} to confirm on, {self.vault} in the vault"
-        )
+        return super(TrainedPlan, self).split if self.train is None else self.splits
 
     @property
     def training(self) -> str:
@@ -262,6 +287,39 @@ class FrozenPlan(_Sizes):
         }
 
 
+@dataclass(frozen=True, slots=True)
+class StagedPlan(FrozenPlan):
+    """How much a run measures that races edits on attempts and then trains in legs."""
+
+    trains = True
+    factors = FACTORS
+    acting = "trained here in legs of GRPO"
+    block = 16  # a child process samples 16 attempts in hardly more time than 8
+
+    @property
+    def racing(self) -> int:
+        return int(RACE_SHARE * self.race)
+
+    @property
+    def split(self) -> str:
+        return self.splits
+
+    @property
+    def terms(self) -> str:
+        return (
+            f"a race of at most {self.racing:,} attempts, then at most {self.legs} legs of "
+            f"{self.leg} training steps, {self.race:,} attempts in all,"
+        )
+
+    @property
+    def seeds(self) -> range:
+        return range(0)
+
+    @property
+    def policy_conversations(self) -> tuple[int, int]:
+        return 0, 0
+
+
 Plan = TrainedPlan | FrozenPlan
 
 
@@ -272,7 +330,8 @@ def _times(size: int) -> list[int]:
 def plan_for(config: RunConfig, domain: Domain | None = None) -> Plan:
     """Returns a run's plan: how much it measures, by `config.profile` and the number of tasks."""
     if config.trainable:
-        return _trained(config, domain if config.own_tasks else None)
+        known = domain if config.own_tasks else None
+        return (_staged if config.strategy == STAGED else _trained)(config, known)
     plan = _frozen(config, domain)
     return plan if config.strategy in UNPROVEN else _raced(config, plan, domain)
 
@@ -311,6 +370,27 @@ def _frozen(config: RunConfig, domain: Domain | None) -> FrozenPlan:
         min_effect=0.0,
         generations=config.generations,
         order=str(config.seed),
+    )
+
+
+def _staged(config: RunConfig, domain: Domain | None) -> StagedPlan:
+    tiny = config.profile == "tiny"
+    attempts, leg = config.budget or STAGED_ATTEMPTS, 1 if tiny else LEG
+    _, exam = exam_of(attempts, attempts)
+    return StagedPlan(
+        steps=0,
+        looks=(1,),
+        search=_size(domain, "search", 16 if tiny else 32),
+        confirm=_size(domain, "confirm", max(2, exam)),
+        vault=_size(domain, "vault", 32 if tiny else 96),
+        alpha=ALPHA,
+        min_effect=0.0,
+        generations=config.generations,
+        order=str(config.seed),
+        race=attempts,
+        leg=leg,
+        legs=-(-config.train_steps // leg),
+        train=None if domain is None else len(domain.tasks("train")),
     )
 
 

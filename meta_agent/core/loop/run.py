@@ -52,11 +52,13 @@ class Run:
     """The client for all language model calls. None if the run makes none."""
     terms: SearchTerms | None = None
     """None if ideas are tried in bundles, in a race or by `score-only`."""
+    stage_factors: tuple[Factor, ...] = ()
+    """The factors that the present stage of a run may edit. Empty: all that the plan allows."""
 
     @property
     def factors(self) -> tuple[Factor, ...]:
         """Returns the factors (groups of harness files) that the authors of edits may change."""
-        return (self.terms and self.terms.factors) or self.plan.factors
+        return (self.terms and self.terms.factors) or self.stage_factors or self.plan.factors
 
     def once(self, name: str, kind: Kind, intent: Mapping[str, object], work: Callable[[], T]) -> T:
         """Does `work` once, as ledger step `name`, and returns its outcome.

@@ -18,6 +18,7 @@ from typing import Any, Final
 from transformers import PrinterCallback, TrainerCallback, set_seed
 
 from meta_agent.core.errors import CandidateError
+from meta_agent.core.harness.recipe import SFT_ROWS
 from meta_agent.core.protocols import JSON
 from meta_agent.policies.engines.talks import imitated
 from meta_agent.policies.training import _wire
@@ -28,7 +29,6 @@ from meta_agent.policies.training.checkpoint import naming_full_disk
 
 _log = logging.getLogger(__name__)
 ROWS_AT_ONCE: Final = 4
-ROWS_A_STEP: Final = 16
 _NO_LOSS: Final = -100
 _SHARED: Final = (
     *("seed", "use_cpu", "bf16", "gradient_checkpointing", "optim", "weight_decay"),
@@ -103,7 +103,7 @@ def _trainer(policy: LocalPolicy, plan: TrainingPlan, job: TrainJob, examples: A
         learning_rate=job.recipe["sft_learning_rate"],
         lr_scheduler_type="constant",
         per_device_train_batch_size=ROWS_AT_ONCE,
-        gradient_accumulation_steps=ROWS_A_STEP // ROWS_AT_ONCE,
+        gradient_accumulation_steps=SFT_ROWS // ROWS_AT_ONCE,
         max_length=None,
         report_to=[],
         save_strategy="no",

@@ -27,10 +27,11 @@ LIMIT: Final = "search split, training seed 0: intervals are over tasks, not ove
 _Cell = Mapping[str, float]  # clean success by task
 
 
-def attribute(run: Run, before: str, after: str) -> JSON:
+def attribute(run: Run, before: str, after: str, weights: tuple[Trained, Trained]) -> JSON:
     """Returns how much of the gain between two commits comes from the harness and from the policy.
 
-    Returns None if the budget cannot pay for the measurements.
+    `weights` are those of the old and of the new policy. Returns None if the budget cannot pay for
+    the measurements.
     """
     if not _paid_for(run, before, after):
         return None
@@ -38,7 +39,7 @@ def attribute(run: Run, before: str, after: str) -> JSON:
         "claim/attribution",
         "attribution",
         {"before": before, "after": after},
-        lambda: _attributed(run, before, after),
+        lambda: _attributed(run, before, after, weights),
     )
     return outcome
 
@@ -53,10 +54,10 @@ def _paid_for(run: Run, before: str, after: str) -> bool:
     return pays_for(run, "claim/attribution", attempts=sum(missing))
 
 
-def _attributed(run: Run, before: str, after: str) -> JSON:
+def _attributed(run: Run, before: str, after: str, weights: tuple[Trained, Trained]) -> JSON:
     scope = {"split": "search", "limit": LIMIT}
     try:
-        cells = _cells(run, run.repo.tree(before), run.repo.tree(after))
+        cells = _cells(run, run.repo.tree(before), run.repo.tree(after), weights)
     except CandidateError as error:  # an old policy may be unable to act under a new scaffold
         return {**scope, "failed": str(error)[:500], "n": 0, "cells": {}, "effects": {}}
     tasks = sorted(set.intersection(*(set(cell) for cell in cells.values())))
@@ -64,11 +65,14 @@ def _attributed(run: Run, before: str, after: str) -> JSON:
     return {**scope, "n": len(tasks), "cells": shares, "effects": _effects(cells, tasks)}
 
 
-def _cells(run: Run, old: HarnessTree, new: HarnessTree) -> dict[str, _Cell]:
+def _cells(
+    run: Run, old: HarnessTree, new: HarnessTree, weights: tuple[Trained, Trained]
+) -> dict[str, _Cell]:
     """Returns the cells by `<policy>_<harness>`: `old_new` is the old policy, new harness."""
     harnesses, cells = {"old": old, "new": new}, {}
+    policies = {"old": weights[0], "new": weights[1]}
     for whose in ("old", "new") if run.plan.trains else ("old",):
-        policy = run.lab.train(harnesses[whose], seed=0, steps=run.plan.steps)
+        policy = policies[whose]
         for name, tree in harnesses.items():
             cells[f"{whose}_{name}"] = _cell(run, tree, policy)
     return cells

@@ -12,6 +12,7 @@ from functools import partial
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.gate import verdict_from_json, verdict_to_json
+from meta_agent.core.lab.live import Trained
 from meta_agent.core.ledger import crash_point
 from meta_agent.core.loop.records import Judged, SearchResult, Version
 from meta_agent.core.loop.run import Run
@@ -22,10 +23,17 @@ from meta_agent.core.loop.verbs.claim import CLAIM
 from meta_agent.core.protocols import JSON, Candidate, VerdictKind
 
 
-def promote(run: Run, first: Version, result: SearchResult, decided: Judged) -> JSON:
+def promote(
+    run: Run,
+    first: Version,
+    result: SearchResult,
+    decided: Judged,
+    weights: tuple[Trained, Trained],
+) -> JSON:
     """Moves `main` to the proven commit; returns how much of the gain harness and policy bring.
 
-    Returns None if the budget cannot pay for measuring that. Raises ConfigError without PROMOTE.
+    `weights` are those of the first version and of the new one. Returns None if the budget cannot
+    pay for measuring that. Raises ConfigError without PROMOTE.
     """
     if decided.verdict.kind is not VerdictKind.PROMOTE:
         raise ConfigError(
@@ -37,10 +45,10 @@ def promote(run: Run, first: Version, result: SearchResult, decided: Judged) -> 
     run.once(
         f"{CLAIM}/ref", "ref", {"onto": first.commit}, lambda: _advance_main(run, first, commit)
     )
-    parts = attribute(run, first.commit, commit)
+    parts = attribute(run, first.commit, commit, weights)
     verdict = verdict_to_json(decided.verdict)
     merge_record = partial(
-        _merge_record, run, f"{run.id}/{CLAIM}", result.candidates, commit, verdict
+        _merge_record, run, f"{run.id}/{CLAIM}", result.candidates, commit, verdict, weights[1]
     )
     run.once(
         f"{CLAIM}/merge",
@@ -67,7 +75,8 @@ def promote_diagnostics(run: Run, first: Version, result: SearchResult) -> Versi
     run.once(
         "watching/ref", "ref", {"onto": first.commit}, lambda: _advance_main(run, first, commit)
     )
-    merge_record = partial(_merge_record, run, last.id, watching, commit, verdict)
+    policy = run.lab.train(run.repo.tree(commit), seed=0, steps=run.plan.steps)
+    merge_record = partial(_merge_record, run, last.id, watching, commit, verdict, policy)
     run.once("watching/merge", "merge", {"commit": commit}, lambda: merge_record(first.id))
     return Version(first.id, commit)
 
@@ -84,6 +93,7 @@ def _merge_record(
     members: Sequence[Candidate],
     commit: str,
     verdict: Mapping[str, JSON],
+    weights: Trained,
     version: str,
 ) -> JSON:
     ids = [member.id for member in members]
@@ -93,7 +103,7 @@ def _merge_record(
         "members": ids,
         "commit": commit,
         "version": version,
-        "policy": run.lab.train(run.repo.tree(commit), seed=0, steps=run.plan.steps).policy,
+        "policy": weights.policy,
         "generation": max(member.generation for member in members),
         "verdict": {**verdict, "evidence": {**verdict["evidence"], "claim": claim}},
         "undone": False,

@@ -99,6 +99,24 @@ def broken_contract(run: Run, collected: Collected, tree: HarnessTree) -> list[F
     return [Finding(f"contract.{check.name}", "veto", check.detail or "failed") for check in failed]
 
 
+def backtest(run: Run, tested: Tested) -> str:
+    """Returns why a replay speaks against an edit of reward or filter, or "" if it speaks for it.
+
+    It speaks for an edit that orders the stored attempts more as clean success does, or that harms
+    nothing and lets dead groups teach. It never does if a known trick would beat the new reward.
+    """
+    step = run.ledger.step(f"{tested.candidate.id}/replay")
+    numbers: JSON = step.fields.get("numbers") if step and step.is_done else None
+    if not numbers:
+        return "there are no stored training attempts to replay it on"
+    if any(finding.code == "replay.hackable" for finding in tested.findings):
+        return "a known trick would beat it on the stored attempts"
+    why = f"replayed on {numbers['rollouts']} stored attempts: {'; '.join(numbers['reasons'])}"
+    revives = numbers["revived"] > numbers["killed"]
+    speaks_for = numbers["reading"] == "improves" or (numbers["reading"] == "neutral" and revives)
+    return "" if speaks_for else why
+
+
 def _replay(
     run: Run, collected: Collected, candidate: Candidate, tree: HarnessTree
 ) -> list[Finding]:
