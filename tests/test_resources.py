@@ -36,6 +36,13 @@ def test_a_nearer_file_takes_the_place_of_one_above() -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["chat/open", "chat/swe"])
+def test_adapters_are_trained_by_a_recipe_of_their_own(name: str) -> None:
+    whole, adapters = shipped_harness(name), shipped_harness(name, adapters=True)
+    (differs,) = (path for path in whole if whole[path] != adapters[path])
+    assert whole.keys() == adapters.keys() and differs.endswith("/recipe.toml")
+
+
 @pytest.mark.parametrize("suite", ["swe", "math", "code"])
 def test_seed_and_competent_keep_only_what_they_differ_in(suite: str) -> None:
     home = resource_dir("harness_repo") / "nano" / suite

@@ -39,7 +39,7 @@ def open_or_create(
 
     def create(path: Path) -> HarnessRepo:
         if is_brought(config.harness):
-            shipped = shipped_harness(kind_of(config.domain)[0].harness)
+            shipped = _shipped(config)
             training = shipped if config.trainable and config.own_tasks else None
             return create_brought(
                 path, config.harness, answers, choose=choose, tell=tell, training=training
@@ -64,7 +64,12 @@ def _first_files(config: RunConfig) -> dict[str, bytes]:
         )
         seed = seed_files(config.domain, config.seed, config.profile, variant=variant)
         return dict(seed.files)
-    return shipped_harness(kind_of(config.domain)[0].harness)
+    return _shipped(config)
+
+
+def _shipped(config: RunConfig) -> dict[str, bytes]:
+    adapters = config.trainable and config.lora_rank > 0
+    return shipped_harness(kind_of(config.domain)[0].harness, adapters=adapters)
 
 
 def first_harness(config: RunConfig) -> HarnessTree | None:

@@ -3,7 +3,8 @@
 The folders are beside the package in a checkout, and inside it in a wheel. Files that harnesses
 share are stored once, in the folder `shared` above them. Files for all harnesses of one name are in
 a folder of that name. A file nearer to a harness replaces one above. The folder name `agent` stands
-for the harness's own package, such as `swe`.
+for the harness's own package, such as `swe`. Files of the folder `adapters` replace others for a
+policy whose adapters are trained.
 """
 
 from __future__ import annotations
@@ -36,16 +37,20 @@ def cache_folder(content: str) -> Path:
     return cache / "meta-agent" / content
 
 
-def shipped_harness(name: str) -> dict[str, bytes]:
-    """Returns the files by path of a shipped harness. `name` is its folder, such as `chat/swe`."""
+def shipped_harness(name: str, *, adapters: bool = False) -> dict[str, bytes]:
+    """Returns the files by path of a shipped harness. `name` is its folder, such as `chat/swe`.
+
+    With `adapters`, its recipe is the one for training adapters instead of all weights.
+    """
     root = resource_dir("harness_repo")
     home = root / name
     (package,) = (path.name for path in home.iterdir() if path.is_dir())
     above = home.parents[: len(PurePosixPath(name).parts)]
     files: dict[str, bytes] = {}
-    for folder in (
+    folders = [
         above_home / part for above_home in reversed(above) for part in ("shared", home.name)
-    ):
+    ]
+    for folder in [*folders, *([home.parent / "adapters"] if adapters else [])]:
         for path, content in _files(folder):
             parts = (package, *path.parts[1:]) if path.parts[0] == "agent" else path.parts
             files["/".join(parts)] = content

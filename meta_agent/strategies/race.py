@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 
 from meta_agent.core.errors import CandidateError
 from meta_agent.core.gate import Arm, Finding, effect, pair
-from meta_agent.core.gate.race import Buy, Chance, Race
+from meta_agent.core.gate.race import TERMS, Buy, Chance, Race, Terms
 from meta_agent.core.lab.live import ArmRef, Evaluated, Trained
 from meta_agent.core.lab.measured import Part
 from meta_agent.core.ledger import crash_point
@@ -115,6 +115,7 @@ class Course:
         *,
         attempts: int,
         edits: int,
+        terms: Terms = TERMS,
         weights: Trained | None = None,
         name: str = "",
         main: str = "",
@@ -124,7 +125,7 @@ class Course:
         `main` is the commit that the run started from, if `stand` is another.
         """
         tasks = min(run.plan.search, len(run.lab.domain.tasks(SEARCH)))
-        self.race = Race(tasks, attempts, edits=edits, block=run.plan.block)
+        self.race = Race(tasks, attempts, terms, edits=edits, block=run.plan.block)
         first = stand.version
         self._run, self._first, self._tasks = run, first, tasks
         self._main = main or first.commit

@@ -21,9 +21,11 @@ Not covered: proof over training seeds, which `full` makes; policies that train 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
+from meta_agent.core.gate.race import TERMS
 from meta_agent.core.lab.live import Evaluated
 from meta_agent.core.loop.budget import attempts_left
 from meta_agent.core.loop.records import Collected, HandedOver, Judged, Read, SearchResult, Version
@@ -38,7 +40,7 @@ from meta_agent.core.loop.verbs.propose import propose, revise
 from meta_agent.core.loop.verbs.test import backtest, test
 from meta_agent.core.loop.verbs.train_on import Checkpoint, on_search
 from meta_agent.core.loop.verbs.warm_up import warm_up
-from meta_agent.core.protocols import Factor
+from meta_agent.core.protocols import Candidate, Factor
 from meta_agent.strategies._trials import undecided
 from meta_agent.strategies.full import Full, hand_over_version
 from meta_agent.strategies.race import Course, Member, Stand, raced
@@ -49,6 +51,8 @@ RACED: Final[tuple[Factor, ...]] = ("scaffold", "diagnostics")
 BY_BACKTEST: Final[frozenset[Factor]] = frozenset({"reward", "filter"})
 SHORT_RACE: Final = 2
 """A race between two legs takes at most so many attempts at each search task."""
+SHORT_TERMS: Final = replace(TERMS, most=0.34)
+"""A short race has few edits, so one of them may take a third of its attempts."""
 
 
 class Point(NamedTuple):
@@ -102,13 +106,16 @@ class _Training:
         for number in range(self._run.plan.legs):
             if self._spare(f"leg/{number}") < 0:
                 break
+            tried = self._tried
             leg = self._train(number)
             spare = self._spare(f"leg/{number}/after")
-            if leg is None or spare < 0:
+            if spare < 0:
                 break
-            accepted = self._read_leg(number, leg, spare)
-            if not accepted and (leg.harm or teaches_nothing(leg.end.trained.metrics)):
-                self._run.note("the training ends: the leg taught nothing and no idea is left")
+            news = tried is not self._tried  # edits went back with the leg
+            if leg is not None:
+                news |= self._read_leg(number, leg, spare)
+            if not news and taught_nothing(leg):
+                self._run.note("the training ends: the leg taught nothing, and no edit joined")
                 break
         return self._best
 
@@ -158,11 +165,12 @@ class _Training:
         earlier = self.read[generation - 1].reading.evidence
         reading = read(run, collected, generation, earlier)
         self.read[generation] = Read(collected, reading)
-        course = self._short_race(number, spare)
         visible = self._shown.shows(reading)
         proposed = propose(run, collected, visible, generation)
         again = partial(revise, run, collected, visible)
-        for candidate in to_test(run, collected, reading, proposed, again):
+        ideas = to_test(run, collected, reading, proposed, again)
+        course = self._short_race(number, spare, sum("scaffold" in about(idea) for idea in ideas))
+        for candidate in ideas:
             member = Member(test(run, collected, candidate), collected, reading)
             if judged := self._decide(course, member):
                 conclude(run, collected, candidate, judged, reading)
@@ -171,7 +179,7 @@ class _Training:
         self._tried = course.tip
         return self._tried.version != version
 
-    def _short_race(self, number: int, spare: int) -> Course:
+    def _short_race(self, number: int, spare: int, edits: int) -> Course:
         run, plan = self._run, self._run.plan
         attempts = plan.search + max(0, min(spare, SHORT_RACE * plan.search))
         course = Course(
@@ -179,7 +187,8 @@ class _Training:
             self._tried,
             self._shown.shows,
             attempts=attempts,
-            edits=run.config.candidates,
+            edits=edits,
+            terms=SHORT_TERMS,
             weights=self._stays.weights.trained,
             name=f"@leg{number}",
             main=self._first.commit,
@@ -189,8 +198,7 @@ class _Training:
 
     def _decide(self, course: Course, member: Member) -> Judged | None:
         """Returns the verdict on an edit by what costs least, or None if it joins."""
-        candidate = member.tested.candidate
-        factors = set(candidate.hypothesis.factors or (candidate.factor,))
+        factors = about(member.tested.candidate)
         if member.tested.vetoed or (factors & set(RACED) and not factors - set(RACED)):
             return course.decide(member)
         if factors & BY_BACKTEST and (refusal := backtest(self._run, member.tested)):
@@ -202,6 +210,16 @@ class _Training:
     def _has_trial(self, course: Course) -> bool:
         new = course.tip.candidates[len(self._stays.stand.members) :]
         return any(candidate.factor in ("data", "recipe") for candidate in new)
+
+
+def about(candidate: Candidate) -> set[Factor]:
+    """Returns all factors that a candidate edits."""
+    return {candidate.factor, *candidate.hypothesis.factors}
+
+
+def taught_nothing(leg: Leg | None) -> bool:
+    """Returns True if a leg failed, did harm, or moved no weight."""
+    return leg is None or bool(leg.harm) or teaches_nothing(leg.end.trained.metrics)
 
 
 def on_base(run: Run, version: Version) -> Evaluated:

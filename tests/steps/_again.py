@@ -40,8 +40,8 @@ def _lab(bench: Bench, ledger: RetracedLedger) -> ScriptedLab:
         policies=old.apparatus.policies,
         open_sandbox=old.open_sandbox,
     )
-    for name in ("script", "acts", "leaks", "rollouts_a_step"):
-        setattr(lab, name, getattr(old, name))
+    for name in ("script", "acts", "leaks", "rollouts_a_step", "skills"):
+        setattr(lab, name, getattr(old, name, None))
 
     def stored(unit: EvalUnit, tree: Any) -> Any:
         shard = old.store.find(f"eval-{unit.name}")

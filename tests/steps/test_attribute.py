@@ -51,7 +51,9 @@ def attributed_to(bench: Bench, idea: Idea) -> tuple[Candidate, JSON]:
     having(bench, idea)
     before = bench.repo.head()
     (candidate,) = propose(bench.run, bench.collected(), bench.reading, 0)
-    return candidate, attribute(bench.run, before, candidate.commit)
+    trees = (bench.repo.tree(commit) for commit in (before, candidate.commit))
+    old, new = (bench.lab.train(tree, seed=0, steps=bench.run.plan.steps) for tree in trees)
+    return candidate, attribute(bench.run, before, candidate.commit, (old, new))
 
 
 def test_main_effects_and_interaction(bench: Bench) -> None:

@@ -38,7 +38,7 @@ def test_a_strategy_that_is_not_there_is_refused_with_those_that_are() -> None:
 def test_no_strategy_merges_what_the_gate_did_not_promote(kind: VerdictKind) -> None:
     untouched: Any = None
     with pytest.raises(ConfigError, match=f"is merged, not {kind.value}"):
-        promote(untouched, untouched, untouched, Judged(Verdict(kind, ("words",))))
+        promote(untouched, untouched, untouched, Judged(Verdict(kind, ("words",))), untouched)
 
 
 def test_a_run_that_names_no_strategy_keeps_the_name_it_had() -> None:

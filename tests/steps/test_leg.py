@@ -1,0 +1,55 @@
+"""A leg is taken back for what it did, and stays where nothing shows harm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from meta_agent.core.loop.verbs.leg import harm_of, teaches_nothing
+
+USUAL = {
+    "entropy": 1.0,
+    "completion_tokens_mean": 20.0,
+    "dead_group_ratio": 0.5,
+    "reward_mean": 0.4,
+    "grad_norm": 1.0,
+    "loss": 0.1,
+}
+
+
+def leg(**last: Any) -> list[dict[str, Any]]:
+    """A leg of two steps, the second with these metrics; None leaves one out."""
+    row = {name: value for name, value in {**USUAL, **last}.items() if value is not None}
+    return [USUAL, row]
+
+
+@pytest.mark.parametrize(
+    ("last", "moved", "harm"),
+    [
+        ({}, (0, 0), ""),
+        ({}, (2, 1), ""),
+        ({}, (9, 1), "clean success fell"),
+        ({"loss": None}, (0, 5), "loss of a step"),
+        ({"entropy": 0.1}, (0, 0), "entropy is gone"),
+        ({"entropy": 5.0}, (0, 0), "entropy is gone"),
+        ({"entropy": 0.1}, (1, 4), ""),
+        ({"completion_tokens_mean": 90.0}, (0, 0), "lengths run away"),
+        ({"dead_group_ratio": 1.0}, (0, 0), "all groups are dead"),
+        ({"dead_group_ratio": 1.0}, (0, 3), ""),
+        ({"reward_mean": 0.9}, (4, 0), "the reward rose"),
+        ({"reward_mean": 0.9}, (2, 1), ""),
+    ],
+)
+def test_the_sign_of_harm(last: dict[str, Any], moved: tuple[int, int], harm: str) -> None:
+    told = harm_of(leg(**last), [], moved)
+    assert told.startswith(harm) and bool(told) == bool(harm)
+
+
+def test_the_steps_of_earlier_legs_are_what_is_usual() -> None:
+    assert harm_of(leg(entropy=0.2), [{**USUAL, "entropy": 0.5}], (0, 0)) == ""
+
+
+@pytest.mark.parametrize(("ratios", "nothing"), [((1.0, 1.0), True), ((1.0, 0.75), False)])
+def test_a_leg_of_dead_groups_teaches_nothing(ratios: tuple[float, ...], nothing: bool) -> None:
+    assert teaches_nothing([{"dead_group_ratio": ratio} for ratio in ratios]) is nothing
