@@ -52,8 +52,8 @@ _RUN, _MODELS, _LIMITS, _MACHINE = "The run", "Models", "Money and people", "Thi
 _PAIRS: Final[Any] = list[str]
 # Names of tables whose files are too heavy to be imported for a help text; a test compares them.
 WAYS: Final = (
-    "full, static, score-only, no-diagnostics, frontier, archive, islands, pareto, tree, "
-    "specialists, bilevel"
+    "full, staged, static, score-only, no-diagnostics, frontier, archive, islands, pareto, "
+    "tree, specialists, bilevel"
 )
 DOMAINS: Final = (
     "swe, math, code, graded, harbor, reasoning-gym, bfcl, verifiers:NAME, package.module:Factory"
@@ -78,7 +78,7 @@ FLAGS: Final[dict[str, Flag]] = {
     ),
     "generations": Flag(int, _RUN, "Generations of the loop. [default: 3]"),
     "candidates": Flag(int, _RUN, "The most ideas in a generation. [default: 6]"),
-    "strategy": Flag(str, _RUN, f"Search strategy: {WAYS}. [default: full]"),
+    "strategy": Flag(str, _RUN, f"Search strategy: {WAYS}. [default: staged for hf:, else full]"),
     "prove": Flag(
         str,
         _RUN,
@@ -92,7 +92,10 @@ FLAGS: Final[dict[str, Flag]] = {
     "budget": Flag(int, _RUN, "The most attempts at tasks, without those at vault tasks."),
     "seed": Flag(int, _RUN, "Seed of all random numbers. [default: 0]"),
     "train_steps": Flag(
-        int, _RUN, "Optimizer steps of one training; 0 keeps an hf: policy frozen. [default: 30]"
+        int,
+        _RUN,
+        "Optimizer steps of one training, or of all legs; 0 keeps an hf: policy frozen. "
+        "[default: 30]",
     ),
     "warmup": Flag(
         Path, _RUN, "Solved attempts to imitate in the first steps, if the recipe has sft_steps."

@@ -15,6 +15,7 @@ from meta_agent.core.config import RunConfig
 from meta_agent.core.distribution import install
 from meta_agent.core.errors import ConfigError, MetaAgentError, PreflightError
 from meta_agent.core.harness import CONTRACT_FILE, parse_contract
+from meta_agent.core.loop.plan import STAGED
 from meta_agent.core.protocols import Ceilings, Domain, HarnessTree
 from meta_agent.core.workspace import is_workspace
 from meta_agent.domains import kind_of
@@ -100,6 +101,11 @@ def require_supported(config: RunConfig) -> None:
         raise ConfigError(
             "the nano policy attempts only the built-in task suites, and these are other tasks",
             hint="give another policy: --policy PROVIDER/MODEL, vllm:PATH or hf:PATH",
+        )
+    if config.strategy == STAGED and config.prove == "harness":
+        raise ConfigError(
+            "--prove harness takes several trainings from the base, and --strategy staged makes one",
+            hint="give --strategy full, or leave --prove out",
         )
     if is_brought(config.harness) and not config.own_tasks and not _says_how(config):
         raise needs_tasks(config)

@@ -380,7 +380,7 @@ def _staged(config: RunConfig, domain: Domain | None) -> StagedPlan:
     return StagedPlan(
         steps=0,
         looks=(1,),
-        search=_size(domain, "search", 16 if tiny else 32),
+        search=_size(domain, "search", 16 if tiny else max(32, attempts // 30)),
         confirm=_size(domain, "confirm", max(2, exam)),
         vault=_size(domain, "vault", 32 if tiny else 96),
         alpha=ALPHA,

@@ -32,7 +32,7 @@ from meta_agent.core.protocols import JSON, HarnessTree
 FIRST_SEED: Final = 1000
 """First training seed of the legs. Searches, claims and warm-ups never use it."""
 FACTOR: Final = 4.0
-CLEARLY: Final = 0.05
+CLEARLY: Final = 0.1
 """Clean success fell clearly if chance would give such losses and gains less often."""
 PROBABLY: Final = 0.2
 Row = Mapping[str, JSON]
