@@ -104,7 +104,7 @@ def require_supported(config: RunConfig) -> None:
         )
     if config.strategy == STAGED and config.prove == "harness":
         raise ConfigError(
-            "--prove harness takes several trainings from the base, and --strategy staged makes one",
+            "--prove harness takes several trainings from the base; --strategy staged makes one",
             hint="give --strategy full, or leave --prove out",
         )
     if is_brought(config.harness) and not config.own_tasks and not _says_how(config):

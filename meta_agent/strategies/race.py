@@ -330,7 +330,7 @@ class Course:
 
         def evaluate() -> Evaluated:
             samples, limit = range(buy.sample, buy.sample + 1), run.plan.search
-            whole = len(buy.tasks) == self._tasks
+            whole = run.plan.trains and len(buy.tasks) == self._tasks  # shared with legs and 2x2
             part = None if whole else Part(run.plan.order, buy.tasks)
             return run.lab.evaluate(
                 tree, self._weights, split=SEARCH, limit=limit, samples=samples, part=part
