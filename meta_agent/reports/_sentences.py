@@ -59,9 +59,8 @@ def _at(state: RunState) -> list[str]:
     """Returns the present generation and the newest training step, each in words."""
     parts = []
     if state.evidence:
-        of = state.config.get("generations")
-        number = f"generation {state.evidence[-1].generation + 1}"
-        parts.append(f"{number} of {of}" if of else number)
+        of, number = state.config.get("generations"), state.evidence[-1].generation + 1
+        parts.append(f"generation {number}" + (f" of {of}" if of and number <= of else ""))
     if state.metrics:
         last = list(state.metrics.values())[-1][-1]
         parts.append(f"step {last.step} of {last.series}")

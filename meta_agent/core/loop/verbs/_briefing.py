@@ -12,7 +12,6 @@ from itertools import islice
 from typing import Any, Final, Literal
 
 from meta_agent.core.capabilities import Capabilities
-from meta_agent.core.gate.race import BLOCK
 from meta_agent.core.ledger import Step
 from meta_agent.core.ledger.kinds import Bundle, Cell, Kind, Proposal, Verdict
 from meta_agent.core.ledger.kinds import Candidate as Made
@@ -296,6 +295,9 @@ def _bundled(run: Run) -> bool:
 
 def _terms(run: Run, reading: Reading, generation: int) -> Iterator[str]:
     plan, how = run.plan, f"measured on {run.plan.search} search tasks"
+    if plan.leg:
+        yield from _staged_terms(run)
+        return
     if plan.trains:
         how = (
             f"trained, {plan.steps} steps of GRPO from the same base policy under their own "
@@ -341,17 +343,42 @@ def _terms(run: Run, reading: Reading, generation: int) -> Iterator[str]:
     )
 
 
+def _staged_terms(run: Run) -> Iterator[str]:
+    """Yields how the present stage of a staged run decides about edits, and what it claims."""
+    plan = run.plan
+    legs = f"legs of {plan.leg} GRPO steps, the weights going on, with edits between them"
+    if run.stage_factors:
+        yield (
+            f"The weights are frozen in this stage: only what acts at attempt time counts. Later "
+            f"the policy is trained in {legs}, also of reward, filter, curriculum and recipe."
+        )
+        yield _race_sentence(plan.racing, plan)
+    else:
+        yield (
+            f"The policy is trained in {legs}. You are shown the last leg: its own attempts, and "
+            f"those of its weights at {plan.search} search tasks. A reward or a filter is replayed "
+            "on the leg's attempts and joins if it orders them better, or lets dead groups teach. "
+            "A scaffold joins by a short race at the present weights. One curriculum or recipe at "
+            "a time is tried by the next leg. A leg that does harm is taken back with its edits. A "
+            "schedule or a warm-up of the recipe acts within each leg."
+        )
+    yield _exam_terms(plan)
+
+
 def _race_terms(run: Run, generation: int) -> Iterator[str]:
     """Yields how a race ranks edits and what it claims."""
-    plan = run.plan
-    yield (
-        f"Search: a race of {plan.race:,} attempts on {plan.search} search tasks. Ideas are "
-        f"screened one at a time, strongest first, each on top of the best version so far, in "
-        f"blocks of {BLOCK} attempts, until it joins, drops out or the attempts are used up. What "
-        "joins is what the next generation is shown. An idea that does not merge is left out."
-    )
+    yield _race_sentence(run.plan.race, run.plan)
     yield _rounds(run, generation)
-    yield _exam_terms(plan)
+    yield _exam_terms(run.plan)
+
+
+def _race_sentence(attempts: int, plan: Plan) -> str:
+    return (
+        f"Search: a race of {attempts:,} attempts on {plan.search} search tasks. Ideas are "
+        f"screened one at a time, strongest first, each on top of the best version so far, in "
+        f"blocks of {plan.block} attempts, until it joins, drops out or the attempts are used up. "
+        "What joins is what the next generation is shown. An idea that does not merge is left out."
+    )
 
 
 def _proof_terms(plan: Plan) -> str:

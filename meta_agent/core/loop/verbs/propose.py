@@ -59,7 +59,7 @@ def propose(run: Run, collected: Collected, reading: Reading, generation: int) -
 def offer_warmup(run: Run, collected: Collected) -> None:
     """Records a version's clean training attempts as rows to imitate, if it solves few tasks."""
     evaluation, shard = collected.evaluated, collected.trained.shard
-    if run.plan.trains and shard and evaluation.clean < NEAR_ZERO * evaluation.planned:
+    if run.plan.steps and shard and evaluation.clean < NEAR_ZERO * evaluation.planned:
         attempts = run.lab.rollouts(shard, tokens=True)
         run.lab.choose_warmup((a for a in attempts if a.clean), replay=False)
 
