@@ -94,10 +94,6 @@ _META_MODEL_FORMS: Final = (
 )
 
 
-_LORA_RANK: Final = 16
-"""The rank of adapters in a staged run, which a laptop trains."""
-
-
 def _usual_precision(policy: str) -> Literal["float32", "bfloat16"]:
     """Returns bfloat16 for an `hf:` policy on a processor with instructions for it."""
     if not policy.startswith("hf:") or not _PROCESSOR.is_file():
@@ -136,8 +132,7 @@ class RunConfig(BaseModel):
     candidates: int = Field(default=6, ge=1, le=64)
     """Candidates proposed in a generation, one factor each. A bundle holds at most as many."""
     strategy: str = "full"
-    """How a run searches; `meta_agent.strategies` has the ways. Not given: `staged` for an `hf:`
-    policy that is trained, else `full`."""
+    """How a run searches. Not given: `staged` for an `hf:` policy that is trained, else `full`."""
     prove: Literal["harness", "version"] | None = None
     """The claim to prove before a merge: of the harness, over several training seeds, or of one
     version with its weights. None: harness for nano, version for costly trainings."""
@@ -149,13 +144,11 @@ class RunConfig(BaseModel):
     seed: int = Field(default=0, ge=0, lt=2**31)
     """Root of every random number of the run."""
     train_steps: int = Field(default=30, ge=0, le=1_000_000)
-    """Optimizer steps of one training arm, or of all legs of the strategy `staged`. 0: an `hf:`
-    policy stays frozen, the harness evolves."""
+    """Optimizer steps of one training arm, or of all legs. 0: an `hf:` policy stays frozen."""
     warmup: Path | None = None
     """Rollouts or conversations whose clean successes a recipe with `sft_steps` imitates first."""
     lora_rank: int = Field(default=0, ge=0, le=4096)
-    """Rank of the adapters that train an `hf:` policy. 0: all its weights are trained. Not given:
-    16 with the strategy `staged`."""
+    """Rank of the adapters that train an `hf:` policy. 0: all weights. Not given: 16 if staged."""
     tokens_per_pass: int | None = Field(default=None, ge=1, le=1 << 24)
     """Tokens of an `hf:` policy's training in one pass. None: 8,192. A longer row is a pass by
     itself. The value changes results, since it changes how sums are rounded."""
@@ -247,16 +240,13 @@ class RunConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _by_policy(cls, values: Any) -> Any:
-        """Fills in what follows from a policy that is expensive to train here."""
-        if not isinstance(values, dict):
+        """Fills in how a policy is trained that is expensive to train."""
+        policy = str(values.get("policy")) if isinstance(values, dict) else ""
+        if not (policy.startswith("hf:") or policy in PRETRAINED_NAMES):
             return values
-        policy, steps = str(values.get("policy")), str(values.get("train_steps"))
-        pretrained = policy.startswith("hf:") or policy in PRETRAINED_NAMES
-        if pretrained and steps != "0":
+        if str(values.get("train_steps")) != "0":
             values = {"strategy": "staged", **values}
-        if pretrained and values.get("strategy") == "staged":
-            values = {"lora_rank": _LORA_RANK, **values}
-        return values
+        return {"lora_rank": 16, **values} if values.get("strategy") == "staged" else values
 
     @field_validator("domain")
     @classmethod
