@@ -43,7 +43,7 @@ from meta_agent.core.loop.verbs.warm_up import warm_up
 from meta_agent.core.protocols import Candidate, Factor
 from meta_agent.strategies._trials import undecided
 from meta_agent.strategies.full import Full, hand_over_version
-from meta_agent.strategies.race import Course, Member, Stand, raced
+from meta_agent.strategies.race import Course, Member, Shows, Stand, raced
 from meta_agent.strategies.search import move_lead
 
 RACED: Final[tuple[Factor, ...]] = ("scaffold", "diagnostics")
@@ -75,7 +75,7 @@ class Staged(Full):
         course = self._race(run, first)
         start = Checkpoint(run.lab.untrained(), on_base(run, course.tip.version))
         warmed = Point(course.tip, warm_up(run, course.tip.version, start))
-        training = _Training(run, first, self, warmed, dict(course.read))
+        training = _Training(run, first, self.shows, warmed, dict(course.read))
         best = training.in_legs()
         training.conclude_dropped(best)
         return _claim(run, first, best, training.read)
@@ -91,10 +91,10 @@ class _Training:
     """The legs of a run: the point that stays, and the edits that the next leg tries."""
 
     def __init__(
-        self, run: Run, first: Version, shown: Full, start: Point, reads: dict[int, Read]
+        self, run: Run, first: Version, shows: Shows, start: Point, reads: dict[int, Read]
     ) -> None:
         self.read = reads
-        self._run, self._first, self._shown = run, first, shown
+        self._run, self._first, self._shows = run, first, shows
         self._stays = self._best = start
         self._tried = start.stand
         """The harness of the next leg, with edits that no leg has tried yet."""
@@ -165,7 +165,7 @@ class _Training:
         earlier = self.read[generation - 1].reading.evidence
         reading = read(run, collected, generation, earlier)
         self.read[generation] = Read(collected, reading)
-        visible = self._shown.shows(reading)
+        visible = self._shows(reading)
         proposed = propose(run, collected, visible, generation)
         again = partial(revise, run, collected, visible)
         ideas = to_test(run, collected, reading, proposed, again)
@@ -185,7 +185,7 @@ class _Training:
         course = Course(
             run,
             self._tried,
-            self._shown.shows,
+            self._shows,
             attempts=attempts,
             edits=edits,
             terms=SHORT_TERMS,

@@ -98,10 +98,10 @@ def references(domain: Domain, session: HarnessSession, stamp: Stamp) -> list[Ro
     A reference is left out if the harness or the grader makes something else of it.
     """
     solve, tasks = Capabilities.of(domain).solution, domain.tasks("train")
-    known = islice(((task, pair) for task in tasks if (pair := solve(task.key))), MOST_ROWS)
-    pairs = list(known)
-    gateway = _References({task.key: reply for task, (_, reply) in pairs})
-    plan = [PlannedRollout(task, 0, 0, f"train/{task.key}") for task, _ in pairs]
+    solutions = ((task, pair[1]) for task in tasks if (pair := solve(task.key)))
+    replies = list(islice(solutions, MOST_ROWS))
+    gateway = _References({task.key: reply for task, reply in replies})
+    plan = [PlannedRollout(task, 0, 0, f"train/{task.key}") for task, _ in replies]
     rows = Runner(domain, session, gateway, stamp).run(plan) if plan else []
     return [
         replace(row, outcome_detail={**row.outcome_detail, **gateway.asked[row.task_key]})

@@ -330,8 +330,8 @@ def _times(size: int) -> list[int]:
 def plan_for(config: RunConfig, domain: Domain | None = None) -> Plan:
     """Returns a run's plan: how much it measures, by `config.profile` and the number of tasks."""
     if config.trainable:
-        known = domain if config.own_tasks else None
-        return (_staged if config.strategy == STAGED else _trained)(config, known)
+        own_domain = domain if config.own_tasks else None
+        return (_staged if config.strategy == STAGED else _trained)(config, own_domain)
     plan = _frozen(config, domain)
     return plan if config.strategy in UNPROVEN else _raced(config, plan, domain)
 

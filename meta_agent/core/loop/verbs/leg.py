@@ -116,12 +116,12 @@ def _sign(last: Sequence[Row], usual: Sequence[Row]) -> str:
         ("entropy", "entropy is gone", True),
         ("completion_tokens_mean", "lengths run away", False),
     ):
-        known, now = _values(usual, name), _values(last, name)
-        if not known or not now:
+        past, now = _values(usual, name), _values(last, name)
+        if not past or not now:
             continue
-        low, high = min(known) / FACTOR if both else 0.0, max(known) * FACTOR
+        low, high = min(past) / FACTOR if both else 0.0, max(past) * FACTOR
         if not low <= now[-1] <= high and high > 0:
-            return f"{words}: {name} is {now[-1]:.3g}, and was {min(known):.3g} to {max(known):.3g}"
+            return f"{words}: {name} is {now[-1]:.3g}, and was {min(past):.3g} to {max(past):.3g}"
     dead = "dead_group_ratio"
     if min(_values(usual, dead), default=1.0) < 1 <= min(_values(last, dead), default=0.0):
         return "all groups are dead"
@@ -130,10 +130,10 @@ def _sign(last: Sequence[Row], usual: Sequence[Row]) -> str:
 
 def _hacked(leg: Sequence[Row], usual: Sequence[Row], chance: float) -> str:
     """Returns a sentence if the reward rose although clean success probably fell, or ""."""
-    rewards, known = _values(leg[1:], "reward_mean"), _values(usual, "reward_mean")
-    if not rewards or not known or chance >= PROBABLY or fmean(rewards) <= max(known):
+    rewards, past = _values(leg[1:], "reward_mean"), _values(usual, "reward_mean")
+    if not rewards or not past or chance >= PROBABLY or fmean(rewards) <= max(past):
         return ""
-    return f"the reward rose from {fmean(known):.3g} to {fmean(rewards):.3g}; clean success fell"
+    return f"the reward rose from {fmean(past):.3g} to {fmean(rewards):.3g}; clean success fell"
 
 
 def _values(rows: Sequence[Row], name: str) -> list[float]:
