@@ -2,8 +2,8 @@
 
 A test that does what `make test` leaves out has the mark that says so. The interpreter's audit
 events tell what a test does, so that no list has to be kept: a container is started by a request to
-the engine, a policy child and a whole run by a process, a whole run also in the test's own process
-(`meta_agent.evolve`). What a process of ours does in turn is not seen; those that may train are
+the engine, a whole run by a process or in the test's own (`meta_agent.evolve`), and a policy child
+has an event of its own. What a process of ours does in turn is not seen; those that may train are
 known by their command.
 """
 
@@ -43,6 +43,7 @@ class Needed(NamedTuple):
 
 LEFT_OUT = tuple(f"pytest.mark.{mark}" for mark in ("docker", "train", "slow", "nightly"))
 WHOLE_RUNS = frozenset({"evolve", "compare"})
+EVENTS = ("http.client.send", "subprocess.Popen", "meta_agent.policy_child", "meta_agent.evolve")
 _item: list[pytest.Item] = []
 _breaches: list[str] = []
 
@@ -52,10 +53,10 @@ def _needed(event: str, args: tuple[Any, ...]) -> Needed | None:
         data = args[1]
         if isinstance(data, bytes) and data.startswith(b"POST ") and b"/containers/create" in data:
             return Needed("docker", "starts a container")
+    elif event == "meta_agent.policy_child":
+        return Needed("train", "starts a policy child")
     elif event == "subprocess.Popen":
         argv = [str(word) for word in args[1]] if isinstance(args[1], (list, tuple)) else []
-        if "meta_agent.policies.training.child" in argv:
-            return Needed("train", "starts a policy child")
         if "meta_agent" in argv and WHOLE_RUNS & set(argv) and "--dry-run" not in argv:
             return Needed("slow", "is a whole run")
         if any(word.startswith("vllm.") for word in argv):
@@ -66,7 +67,7 @@ def _needed(event: str, args: tuple[Any, ...]) -> Needed | None:
 
 
 def _watch(event: str, args: tuple[Any, ...]) -> None:
-    if event not in ("http.client.send", "subprocess.Popen", "meta_agent.evolve") or not _item:
+    if event not in EVENTS or not _item:
         return
     needed = _needed(event, args)
     if needed and not _item[0].get_closest_marker(needed.mark):

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from meta_agent.policies.training._spawn import CHILD_EVENT
+
 pytest_plugins = "pytester"
 
 STARTS = {
     "docker": "HTTPConnection(*listening.getsockname()).send(b'POST /v1.47/containers/create')",
-    "train": "subprocess.run([sys.executable, '-c', '', 'meta_agent.policies.training.child'])",
+    "train": f"sys.audit({CHILD_EVENT!r})",
     "run": "subprocess.run([sys.executable, '-c', '', 'meta_agent', 'evolve'])",
     "in_process_run": "sys.audit('meta_agent.evolve', 'r1')",
     "engine": "subprocess.run([sys.executable, '-c', '', '-m', 'vllm.entrypoints'])",

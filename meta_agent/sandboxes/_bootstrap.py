@@ -62,7 +62,7 @@ worker.main()
 
 def fork_server_program(descriptor: int) -> bytes:
     """Returns the source of a program that forks sandboxes as the socket `descriptor` orders."""
-    names = ("_jail", "lockdown", *WORKER, "forkserver")
+    names = ("_jail", "lockdown", *WORKER, "forks", "forkserver")
     return _program(names, f"modules[-1].serve({descriptor})")
 
 

@@ -10,31 +10,28 @@ user than root started it, on processes.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import fcntl
 import io
-import json
 import os
 import select
 import shutil
 import signal
-import socket
 import sys
 import tempfile
 import threading
-import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from meta_agent.core.errors import SandboxError
 from meta_agent.core.processes import DEVNULL, PIPE, STDOUT, Popen, TimeoutExpired, start
 from meta_agent.core.protocols import SandboxLimits
+from meta_agent.core.sandbox.forks import Forked, ForkServer
 from meta_agent.core.sandbox.inside.processes import descendants
 from meta_agent.core.sandbox.worker_sandbox import WorkerSandbox
 from meta_agent.sandboxes._bootstrap import READ_PROGRAM, fork_server_program
@@ -43,9 +40,7 @@ from meta_agent.sandboxes._owner import holder_mark, stranger_uid
 
 READ_BYTES = 1 << 20
 STDERR_TAIL_BYTES = 8 << 10
-ANSWER_BYTES, ORDER_SEC = 1 << 12, 120.0
 PACKAGE_FOLDERS = {"site-packages", "dist-packages"}
-FIRST_LOOK_SEC, LAST_LOOK_SEC = 0.0005, 0.02
 
 
 @lru_cache(maxsize=1)
@@ -55,63 +50,6 @@ def _spawner() -> ThreadPoolExecutor:
 
 
 _OF_PODMAN = ("CONTAINERS_", "STORAGE_", "DBUS_SESSION_BUS_ADDRESS")
-
-
-class ForkServer:
-    """A child process that forks sandbox processes quickly, and the socket for orders to it."""
-
-    def __init__(self) -> None:
-        self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._orders.settimeout(ORDER_SEC)
-        self._owner, self._lock = os.getpid(), threading.Lock()  # one order and answer at a time
-        with theirs:
-            self.process = start(
-                [sys.executable, "-s", "-S", "-u", "-c", READ_PROGRAM],
-                stdin=PIPE,
-                stdout=DEVNULL,
-                stderr=PIPE,
-                cwd="/",
-                variables=clean_environment(Path("/")),
-                inherit=False,
-                start_new_session=True,
-                pass_fds=(theirs.fileno(),),
-            )
-            program = fork_server_program(theirs.fileno())
-        assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError), self.process.stdin as pipe:
-            pipe.write(len(program).to_bytes(4, "little") + program)
-        atexit.register(self.close)
-
-    def ask(self, order: dict[str, Any], descriptors: Sequence[int] = ()) -> dict[str, Any]:
-        """Sends an order as JSON, with open file descriptors, and returns the server's answer.
-
-        Raises OSError if the order failed or the server is gone.
-        """
-        answer = b""
-        with self._lock, contextlib.suppress(TimeoutError):
-            socket.send_fds(self._orders, [json.dumps(order).encode()], descriptors)
-            answer = self._orders.recv(ANSWER_BYTES)
-        if not answer:
-            raise ConnectionError(
-                "the process that starts sandboxes ended, and the next sandbox starts another "
-                f"one: {self.close()}"
-            )
-        reply: dict[str, Any] = json.loads(answer)
-        if "error" in reply:
-            raise OSError(reply["error"])
-        return reply
-
-    def close(self) -> str:
-        """Ends the server and all sandboxes that it forked. Returns the server's last output."""
-        errors = self.process.stderr
-        with self._lock:
-            if os.getpid() != self._owner or not errors or errors.closed:
-                return ""
-            self._orders.close()
-            self.process.kill()
-            with errors:
-                last_words = errors.read().decode("utf-8", "replace").strip()
-            return f"{last_words} (code {self.process.wait()})"
 
 
 _servers: dict[int, ForkServer] = {}  # by the process it serves: a fork of ours wants its own
@@ -125,41 +63,28 @@ def fork_server() -> ForkServer:
         if server and server.process.poll() is not None:
             server.close()
             server = None
-        _servers[os.getpid()] = server = server or ForkServer()
+        _servers[os.getpid()] = server = server or ForkServer(_start_server)
         return server
 
 
-class Forked:
-    """A sandbox process from the fork server, with some methods of `subprocess.Popen`."""
-
-    def __init__(self, order: dict[str, Any], stdio: Sequence[int]) -> None:
-        self._server = fork_server()
-        self.pid: int = self._server.ask(order, stdio)["pid"]
-        self.returncode: int | None = None
-        self._lock = threading.Lock()  # an end is told once
-
-    def poll(self) -> int | None:
-        """Returns the process's exit code, None while it runs, or -9 if the fork server is gone."""
-        with self._lock:
-            if self.returncode is None:
-                try:
-                    self.returncode = self._server.ask({"ended": self.pid})["code"]
-                except OSError:
-                    self.returncode = -signal.SIGKILL
-            return self.returncode
-
-    def wait(self, timeout: float = float("inf")) -> int:
-        """Waits for the process to end and returns its exit code.
-
-        Raises TimeoutExpired after `timeout` seconds.
-        """
-        give_up, pause = time.monotonic() + timeout, FIRST_LOOK_SEC
-        while (code := self.poll()) is None:
-            if time.monotonic() > give_up:
-                raise TimeoutExpired("sandbox", timeout)
-            time.sleep(pause)
-            pause = min(2 * pause, LAST_LOOK_SEC)
-        return code
+def _start_server(descriptor: int, errors: IO[bytes]) -> Popen[bytes]:
+    """Starts the process that forks sandboxes as the socket `descriptor` orders."""
+    process = start(
+        [sys.executable, "-s", "-S", "-u", "-c", READ_PROGRAM],
+        stdin=PIPE,
+        stdout=DEVNULL,
+        stderr=errors,
+        cwd="/",
+        variables=clean_environment(Path("/")),
+        inherit=False,
+        start_new_session=True,
+        pass_fds=(descriptor,),
+    )
+    program = fork_server_program(descriptor)
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
+        pipe.write(len(program).to_bytes(4, "little") + program)
+    return process
 
 
 class ProcessStream:
@@ -180,7 +105,7 @@ class ProcessStream:
             for end in self._ours:
                 unstarted.enter_context(end)
             theirs = [end.fileno() for end in (stdin, stdout, stderr)]
-            self._child = Forked(_order(folder, limits), theirs)
+            self._child = Forked(fork_server(), _order(folder, limits), theirs)
             unstarted.pop_all()
         self._timer = threading.Timer(limits.deadline_sec, self._expire)
         self._timer.daemon = True

@@ -175,7 +175,7 @@ class Trouble(threading.Thread):
 
 def working(node: Any) -> bool:
     """Whether a policy is loaded there, or about to be."""
-    return any(b"meta_agent.policies.training.child" in _command(pid) for pid in processes_of(node))
+    return b"policy-child\n" in map(_name, processes_of(node))
 
 
 def processes_of(node: Any) -> list[int]:
@@ -190,9 +190,9 @@ def processes_of(node: Any) -> list[int]:
     return found
 
 
-def _command(pid: int) -> bytes:
+def _name(pid: int) -> bytes:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
+        return Path(f"/proc/{pid}/comm").read_bytes()
     except OSError:
         return b""
 

@@ -10,7 +10,7 @@ import signal
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -25,6 +25,8 @@ from meta_agent.core.errors import (
 )
 from meta_agent.core.lab.training import kept_folder
 from meta_agent.core.ledger import waiting
+from meta_agent.core.processes import start
+from meta_agent.core.sandbox.forks import ForkServer
 from meta_agent.policies.training import (
     Advantages,
     PolicyChild,
@@ -33,11 +35,14 @@ from meta_agent.policies.training import (
     StepMetrics,
     Timeouts,
     TrainJob,
+    _spawn,
     open_checkpoint,
 )
+from meta_agent.policies.training.devices import Device
 from tests.models import _bpe, _nano
 from tests.training import _host
 
+psutil = pytest.importorskip("psutil")
 pytestmark = pytest.mark.train
 
 
@@ -100,17 +105,38 @@ def test_training_learns_what_is_rewarded(child: PolicyChild, tmp_path: Path) ->
     assert sum(rewards[-4:]) / 4 > sum(rewards[:4]) / 4 + 0.15
 
 
-def test_a_warm_child_trains_to_the_same_bits_as_a_fresh_one(
-    child: PolicyChild, nano_policy: Path, tmp_path: Path
+def test_a_warm_a_forked_and_a_started_child_train_to_the_same_bits(
+    child: PolicyChild, nano_policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    policies = []
-    for name in ("first", "second"):
-        child.load(nano_policy)
-        policies.append(child.train(job(tmp_path / name), _host.provider(child)).policy)
-    with PolicyChild(threads=1) as fresh:
-        fresh.load(nano_policy)
-        policies.append(fresh.train(job(tmp_path / "fresh"), _host.provider(fresh)).policy)
+    policies, ours = [], []
+
+    def train(trainer: PolicyChild, name: str) -> None:
+        trainer.load(nano_policy)
+        policies.append(trainer.train(job(tmp_path / name), _host.provider(trainer)).policy)
+        ours.append(psutil.Process(trainer.pid).ppid() == os.getpid())
+
+    train(child, "first")
+    train(child, "second")
+    with PolicyChild(threads=1) as forked:
+        train(forked, "forked")
+    monkeypatch.setattr(_spawn, "devices_here", lambda: [Device("0", 1)])
+    with PolicyChild(threads=1) as started:
+        train(started, "started")
     assert len(set(policies)) == 1
+    assert ours == [False, False, False, True]
+
+
+def test_a_child_is_started_where_the_process_that_forks_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def begin(orders: int, errors: IO[bytes]) -> Any:
+        return start(["false"], stderr=errors, pass_fds=(orders,))
+
+    gone = ForkServer(begin)
+    monkeypatch.setattr(_spawn, "_fork_server", lambda variables: gone)
+    with PolicyChild(threads=1) as started:
+        assert psutil.Process(started.pid).ppid() == os.getpid()
+        started._process.kill()
 
 
 def test_a_recipe_that_trl_refuses_is_refused_before_any_rollout(
@@ -118,8 +144,6 @@ def test_a_recipe_that_trl_refuses_is_refused_before_any_rollout(
 ) -> None:
     with pytest.raises(ConfigError, match="at least 2"):
         child.check_recipe({"num_generations": 1})
-    with pytest.raises(ConfigError, match="loss_type"):
-        child.train(job(tmp_path / "out", loss_type="ppo"), pytest.fail)
     with pytest.raises(ConfigError, match="lora"):
         child.train(job(tmp_path / "out", lora_r=4), pytest.fail)
     child.check_recipe(_host.RECIPE)
@@ -196,8 +220,8 @@ def test_commands_before_a_load_are_refused() -> None:
         fresh.finish(["k"])
 
 
-def test_a_child_that_is_killed_while_training_is_a_training_error(
-    nano_policy: Path, tmp_path: Path
+def test_a_child_that_is_killed_while_training_is_a_training_error_and_ends_no_other(
+    shared_child: PolicyChild, nano_policy: Path, tmp_path: Path
 ) -> None:
     with PolicyChild(threads=1) as victim:
         victim.load(nano_policy)
@@ -211,6 +235,7 @@ def test_a_child_that_is_killed_while_training_is_a_training_error(
         with pytest.raises(TrainingError, match="has ended"):
             victim.generate([])
     assert not (tmp_path / "out").exists()
+    assert shared_child.load(nano_policy), "the process that both were forked from lives on"
 
 
 def test_a_child_that_hangs_is_killed_within_the_timeout(nano_policy: Path) -> None:

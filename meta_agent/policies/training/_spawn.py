@@ -1,5 +1,8 @@
 """Starts the policy child and the child's other ranks: the only file that starts a process here.
 
+Where there is no GPU, children are forked from one process, which has imported torch and TRL: the
+import takes seconds, a fork some hundredths of one. Where there is one, each child is a program of
+its own: a fork cannot use a GPU for which its parent has looked.
 Promises: the child gets an allowlisted environment (no key can leak into it), its own quota of
 threads, its own process group, and dies with the host. A Ctrl-C at the terminal reaches the host
 alone, which then decides; a session of its own would also move the child into another scheduling
@@ -20,17 +23,24 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import IO, Final
+from typing import IO, Any, Final
 
-from meta_agent.core.processes import DEVNULL, PIPE, Popen, TimeoutExpired, start
+from meta_agent.core.processes import DEVNULL, Popen, TimeoutExpired, inherited, start
+from meta_agent.core.sandbox.forks import Forked, ForkServer
 from meta_agent.policies.training._frames import FrameChannel
+from meta_agent.policies.training.devices import devices as devices_here
 
 _ALSO_INHERITED: Final = ("VIRTUAL_ENV", "PYTHONPATH")
 _LAST_WORDS_BYTES: Final = 2000
+_IMPORT_SEC: Final = 600.0
+CHILD_EVENT: Final = "meta_agent.policy_child"
+"""The audit event of a child that begins. A fork raises none of its own that names a program."""
 
 # The kernel ties PDEATHSIG to the *thread* that forked, so one thread that lives as long as the
 # process does all the starting.
 _starter: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="policy-child-starter")
+_servers: Final[dict[frozenset[tuple[str, str]], ForkServer]] = {}
+"""By the environment variables of a server; only the starter's thread uses them."""
 
 
 class ChildProcess:
@@ -38,24 +48,12 @@ class ChildProcess:
 
     def __init__(self, threads: int, devices: str | None = None) -> None:
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
-        self._process = _starter.submit(self._start, threads, devices).result()
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None and stdout is not None
-        self.channel = FrameChannel(os.dup(stdout.fileno()), os.dup(stdin.fileno()))
-        stdin.close()
-        stdout.close()
-
-    def _start(self, threads: int, devices: str | None) -> Popen[bytes]:
-        return start(
-            [sys.executable, "-m", "meta_agent.policies.training.child"],
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=self._stderr,
-            variables=_variables(threads, devices),
-            also=_ALSO_INHERITED,
-            process_group=0,
-            bufsize=0,
-        )
+        (stdin, ours_to), (ours_from, stdout) = os.pipe(), os.pipe()
+        theirs = (stdin, stdout, self._stderr.fileno())
+        self._process = _starter.submit(_begin, _variables(threads, devices), theirs).result()
+        os.close(stdin)
+        os.close(stdout)
+        self.channel = FrameChannel(ours_from, ours_to)
 
     @property
     def pid(self) -> int:
@@ -89,6 +87,51 @@ class ChildProcess:
         self._stderr.seek(max(0, size - _LAST_WORDS_BYTES))
         words = self._stderr.read().decode(errors="replace").strip()
         return f"its last words: {words}" if words else "it said nothing"
+
+
+def _begin(variables: dict[str, str], stdio: tuple[int, int, int]) -> Popen[bytes] | Forked:
+    """Forks a policy child, or starts one: where a GPU is or no fork succeeds."""
+    sys.audit(CHILD_EVENT)
+    if not any(device.name for device in devices_here()):
+        with suppress(OSError):
+            return Forked(_fork_server(variables), {}, stdio)
+    stdin, stdout, stderr = stdio
+    return _start(variables, stdin=stdin, stdout=stdout, stderr=stderr)
+
+
+def _fork_server(variables: dict[str, str]) -> ForkServer:
+    """Returns the process whose forks see exactly these variables; starts one if none is running.
+
+    Ends those with other variables that have nothing left to wait for. One that ended by itself
+    is returned, and forks nothing: the same would happen to the next.
+    """
+    visible = frozenset((inherited(_ALSO_INHERITED) | variables).items())
+    for other in [*_servers.keys() - {visible}]:
+        if not _servers[other].forks:
+            _servers.pop(other).close()
+    if visible not in _servers:
+        _servers[visible] = ForkServer(
+            lambda orders, errors: _start(
+                variables,
+                str(orders),
+                stdin=DEVNULL,
+                stdout=errors,
+                stderr=errors,
+                pass_fds=(orders,),
+            ),
+            _IMPORT_SEC,
+        )
+    return _servers[visible]
+
+
+def _start(variables: dict[str, str], *arguments: str, **options: Any) -> Popen[bytes]:
+    return start(
+        [sys.executable, "-m", "meta_agent.policies.training.child", *arguments],
+        variables=variables,
+        also=_ALSO_INHERITED,
+        process_group=0,
+        **options,
+    )
 
 
 class OtherRanks:

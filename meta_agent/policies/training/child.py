@@ -1,6 +1,7 @@
 """The policy child: a process that holds weights, engine and trainer, and answers over a pipe.
 
-Only `_spawn` starts `python -m meta_agent.policies.training.child`. It serves one host: `load`,
+Only `_spawn` starts `python -m meta_agent.policies.training.child`, where there is no GPU as a
+process that imports all that a child needs and forks the children. A child serves one host: `load`,
 `generate`, `finish`, `check_recipe`, `warm_up`, `train`, `close`. If an engine elsewhere has the
 weights, it also serves `speak`, `ask` and `settle` (see `speaker`). While it trains, it asks the
 host for rollouts. It then serves `generate` and `finish` under the weights of that moment, `seal`,
@@ -25,19 +26,23 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 from meta_agent.core.errors import of_disk
 from meta_agent.core.protocols import JSON
+from meta_agent.core.sandbox.inside.forks import fork_on_orders
 from meta_agent.policies.training import _wire
 from meta_agent.policies.training._frames import FrameChannel, FrameError
 from meta_agent.policies.training._spawn import OtherRanks
 
-_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
+_NAME: Final = b"policy-child"
+"""What the system calls a child; the process that forks children has the same command line."""
+_PARENT: Final = "META_AGENT_CHILD_PARENT"
 _DEVICES: Final = "CUDA_VISIBLE_DEVICES"
 _OTHER_DEVICES: Final = "META_AGENT_OTHER_DEVICES"
 _REPORT_SEC: Final = 1.0
@@ -96,8 +101,7 @@ class Child:
             self._channel.send(result)
 
     def _load(self, command: JSON) -> JSON:
-        with self._importing():
-            from meta_agent.policies.training import _local
+        from meta_agent.policies.training import _local
 
         self._policy = None  # frees the old weights first
         settings = _wire.TrainSettings(**command["settings"])
@@ -143,11 +147,9 @@ class Child:
         return {"ok": [_wire.record_to_json(record) for record in records]}
 
     def _check_recipe(self, command: JSON) -> JSON:
-        with self._importing():
-            import torch
-            from trl import GRPOConfig  # noqa: F401 (it is most of what planning a training costs)
+        import torch
 
-            from meta_agent.policies.training._recipe import plan_training
+        from meta_agent.policies.training._recipe import plan_training
 
         # On the device of the training to come: accelerate remembers the first one it was given.
         on_cpu, folder = not torch.cuda.is_available(), tempfile.gettempdir()
@@ -255,31 +257,23 @@ class Child:
             raise RuntimeError("no policy is loaded; call PolicyChild.load first")
         return self._policy
 
-    @contextmanager
-    def _importing(self) -> Iterator[None]:
-        """Imports inside it go without garbage collection, which takes a fifth of TRL's import.
-
-        Before a policy is loaded, all that exists is modules, which live as long as the process:
-        later collections leave them out. A full one takes 0.4 s otherwise, and trainers ask for it.
-        """
-        gc.disable()
-        try:
-            yield
-        finally:
-            if self._policy is None:
-                gc.freeze()
-            gc.enable()
-
 
 def main() -> None:
-    """Runs the policy child: it answers commands on stdin and stdout until the host is done."""
-    channel = FrameChannel(os.dup(0), os.dup(1))
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(2, 1)
+    """Runs the policy child: it answers commands on stdin and stdout until the host is done.
+
+    With a descriptor as its argument, it forks a child at each order that comes there.
+    """
     first, _, others = os.environ.get(_DEVICES, "").partition(",")
     if others:
         os.environ[_DEVICES], os.environ[_OTHER_DEVICES] = first, others
+    if sys.argv[1:]:
+        _fork_children(int(sys.argv[1]))
+    channel = FrameChannel(os.dup(0), os.dup(1))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
     prepare()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_NAME, _NAME)
     child = Child(channel)
     try:
         child.serve()
@@ -289,27 +283,54 @@ def main() -> None:
         child.end_others()
 
 
+def _fork_children(descriptor: int) -> None:
+    """Forks children until the host is gone. Returns in each child, which has taken its pipes.
+
+    Exits where there is an accelerator: then the host starts each child as a program.
+    """
+    prepare()
+    import torch
+
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # the usual check is what breaks a fork
+    if torch.accelerator.is_available():
+        sys.exit("an accelerator is here, and a fork could not use it")
+    os.environ[_PARENT] = str(os.getpid())
+    _, stdio = fork_on_orders(descriptor, lambda order: order)
+    os.setpgid(0, 0)
+    for target, received in enumerate(stdio):
+        os.dup2(received, target)
+        os.close(received)
+
+
 def prepare() -> None:
     """Prepares a process that holds weights: it ignores SIGTERM, and dies with its parent."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # of a whole job: the host decides
     _die_with_parent()
-    _set_threads(int(os.environ["META_AGENT_CHILD_THREADS"]))
+    _import_all()
 
 
 def _die_with_parent() -> None:
     """Asks the kernel to kill us when the thread that started us ends (see `_spawn`)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(os.environ["META_AGENT_CHILD_PARENT"]):  # it died before the call
+    if os.getppid() != int(os.environ[_PARENT]):  # it died before the call
         sys.exit("policy child: the parent is gone")
 
 
-def _set_threads(count: int) -> None:
-    gc.disable()  # see Child._importing
+def _import_all() -> None:
+    """Imports what a child needs, without garbage collection: it takes a fifth of TRL's import.
+
+    Modules live as long as the process, so later collections leave them out: a full one takes 0.4 s
+    otherwise, and trainers ask for it. Starts no thread.
+    """
+    gc.disable()
     import torch
 
+    from meta_agent.policies.training import _imitation, _local  # noqa: F401
+
+    gc.freeze()
     gc.enable()
-    torch.set_num_threads(count)
+    torch.set_num_threads(int(os.environ["META_AGENT_CHILD_THREADS"]))
 
 
 def _describe(error: Exception) -> JSON:
