@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from meta_agent.cli._app import app
-from meta_agent.core.errors import ConfigError, MetaAgentError
+from meta_agent.core.errors import MetaAgentError
 from meta_agent.core.history import HarnessRepo
 
-from ..steps.test_bring import FILES, git, promoted, written
+from ..steps._brought import FILES, git, promoted, written
 
 PROCESS = ("--sandbox", "process", "--allow-unsafe-process")
 Type = Callable[..., Result]
@@ -60,39 +60,20 @@ def test_uncommitted_changes_of_a_clone_are_named(agent: Path, meta_agent: Type)
     (agent / "prompt.md").write_text("Changed and not committed.\n")
     made = meta_agent("init", "--harness", agent, *PROCESS, "--no-check")
     assert made.exit_code == 0, made.output
-    assert "taken as committed, not as changed: prompt.md" in made.stderr
-    assert made.stderr.count("taken as committed") == 1
+    assert [line for line in made.stderr.splitlines() if line.endswith(": prompt.md")][1:]
 
 
-def test_init_may_be_repeated(agent: Path, meta_agent: Type) -> None:
+def test_init_may_be_repeated_but_not_for_another_harness(agent: Path, meta_agent: Type) -> None:
     for _ in range(2):
         made = meta_agent("init", "--harness", agent, "--no-check", "--json")
         assert made.exit_code == 0 and "checks" not in json.loads(made.stdout)
-
-
-def test_init_of_another_harness_does_not_pass_for_done(agent: Path, meta_agent: Type) -> None:
-    meta_agent("init", "--harness", agent, "--no-check")
     again = meta_agent("init", "--harness", agent, "--no-check", "--command", "other {prompt}")
-    assert again.exit_code == 0 and "the agent is not read again" in again.stderr
-    error = raised(meta_agent("init", "--harness", "seed"))
-    assert error.exit_code == 2 and f"holds the harness {agent}, not seed" in str(error)
-    error = raised(meta_agent("evolve", "--dry-run", "--harness", "seed"))
-    assert error.exit_code == 2 and f"holds the harness {agent}, not seed" in str(error)
-
-
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        (("--command", "python3 'x"), "no closing quotation"),
-        (("--harness", "seed", "--editable", "**"), "the built-in harness seed"),
-        (("--harness", "git@example.org:x/y"), "https:// addresses"),
-    ],
-)
-def test_flags_that_cannot_hold_are_a_mistake_and_no_bug(
-    meta_agent: Type, flags: tuple[str, ...], words: str
-) -> None:
-    error = raised(meta_agent("init", *flags))
-    assert error.exit_code == 2 and words in str(error) and error.hint
+    assert again.exit_code == 0 and again.stderr
+    for words in (("init",), ("evolve", "--dry-run")):
+        error = raised(meta_agent(*words, "--harness", "seed"))
+        assert error.exit_code == 2 and str(agent) in str(error) and "seed" in str(error)
+    # An agent of somebody needs tasks that are real.
+    assert raised(meta_agent("evolve", "--harness", agent)).exit_code == 2
 
 
 def test_a_command_that_cannot_start_is_told_before_anything_is_paid(
@@ -100,39 +81,9 @@ def test_a_command_that_cannot_start_is_told_before_anything_is_paid(
 ) -> None:
     made = meta_agent("init", "--harness", agent, "--command", "no-such {prompt}", *PROCESS)
     assert made.exit_code == 1
-    assert "FAILED command starts" in made.stderr and "sandbox build" in made.stderr
+    assert "FAILED" in made.stderr and "meta-agent sandbox build" in made.stderr
 
 
 def raised(result: Result) -> MetaAgentError:
     assert isinstance(result.exception, MetaAgentError), result.output
     return result.exception
-
-
-def test_a_harness_that_is_nothing_we_know(meta_agent: Type) -> None:
-    error = raised(meta_agent("init", "--harness", "compitent"))
-    assert isinstance(error, ConfigError) and "expected seed, competent, a folder" in str(error)
-
-
-def test_adopt_writes_to_one_place(meta_agent: Type) -> None:
-    assert "exactly one destination" in str(raised(meta_agent("adopt")))
-
-
-def test_an_image_takes_names_of_packages_only(meta_agent: Type, tmp_path: Path) -> None:
-    file = tmp_path / "requirements.txt"
-    for line in (
-        "-e .",
-        "x @ https://example.org/x.whl",
-        "./x",
-        "git+https://x",
-        "--no-binary :all:",
-    ):
-        file.write_text(f"anthropic\n{line}\n")
-        result = CliRunner().invoke(
-            app, ["sandbox", "build", "--requirements", str(file), "--tag", "x:1"]
-        )
-        assert "is not NAME" in str(raised(result)), line
-
-
-def test_an_agent_of_somebody_needs_real_tasks(agent: Path, meta_agent: Type) -> None:
-    error = raised(meta_agent("evolve", "--harness", agent))
-    assert "needs tasks" in str(error)

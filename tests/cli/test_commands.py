@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent import reports
+from meta_agent import __version__, reports
 from meta_agent.cli import _app
 from meta_agent.core.errors import BudgetError, Interrupted
 from meta_agent.core.history import HarnessRepo
@@ -19,11 +19,10 @@ from meta_agent.core.ledger import Ledger
 from meta_agent.core.workspace import init_workspace
 
 from ..view.sample import write_sample
-from .conftest import ANYWHERE, Done, Runner
+from .conftest import Done, Runner
 
 COMMANDS = ["evolve", "init", "train", "report", "status", "log", "show", "diff", "why"]
-COMMANDS += ["verify", "doctor", "approve"]
-COMMANDS += ["revert"]
+COMMANDS += ["verify", "doctor", "approve", "revert"]
 HEAVY = ("torch", "rich", "pydantic", "jinja2", "git", "docker", "scipy", "numpy", "sqlite3")
 
 
@@ -73,45 +72,25 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     assert done.stderr.strip() == "[]"
     for command in (*COMMANDS, "tasks", "sandbox"):
         assert f"\n  {command} " in done.stdout
-    headings = [line for line in done.stdout.splitlines() if line.endswith(":") and line[0] != " "]
-    assert headings[1:] == ["Run:", "Look:", "Take over:", "Tasks and models:", "Maintain:"]
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "tasks check", "sandbox build", "sandbox reap"])
-def test_every_command_takes_a_workspace_and_json(
-    command: str, meta_agent: Runner, tmp_path: Path
-) -> None:
-    shown = meta_agent(*command.split(), "--help", cwd=tmp_path).stdout
-    assert "--workspace" in shown
-    assert "--json" in shown
-
-
-def test_version(meta_agent: Runner, tmp_path: Path) -> None:
-    from meta_agent import __version__
-
+def test_every_command_takes_a_workspace_and_json(meta_agent: Runner, tmp_path: Path) -> None:
+    for command in (*COMMANDS, "tasks check", "sandbox build", "sandbox reap"):
+        shown = meta_agent(*command.split(), "--help", cwd=tmp_path).stdout
+        assert "--workspace" in shown and "--json" in shown, command
     assert meta_agent("--version", cwd=tmp_path).stdout == f"meta-agent {__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["report", "show", "status", "log", "why g0/c0", "show g0/c0"])
-def test_data_commands_print_one_document(
-    meta_agent: Runner, workspace: Path, command: str
+def test_data_commands_print_one_document_and_a_screen_for_people(
+    meta_agent: Runner, workspace: Path
 ) -> None:
-    done = meta_agent(*command.split(), "--json", cwd=workspace)
-    assert done.document["schema_version"] == 1
-    assert done.stderr == ""
-
-
-@pytest.mark.parametrize("command", ["report", "show", "status", "log", "why g0/c0", "show g0/c0"])
-def test_data_commands_print_for_people(meta_agent: Runner, workspace: Path, command: str) -> None:
-    done = meta_agent(*command.split(), "--workspace", str(workspace), cwd=workspace.parent)
-    assert done.returncode == 0
-    short = command in (
-        "log",
-        "why g0/c0",
-        "show g0/c0",
-    )  # these are about one run, and leave its name out
-    assert ("g0/c0" if short else "r1") in done.stdout
-    assert "\x1b" not in done.stdout
+    for command in ("report", "show", "status", "log", "why g0/c0", "show g0/c0"):
+        done = meta_agent(*command.split(), "--json", cwd=workspace)
+        assert done.document["schema_version"] == 1 and done.stderr == ""
+        done = meta_agent(*command.split(), "--workspace", str(workspace), cwd=workspace.parent)
+        # Some are about one run, and leave its name out.
+        name = "g0/c0" if command == "log" or "g0/c0" in command else "r1"
+        assert done.returncode == 0 and name in done.stdout and "\x1b" not in done.stdout, command
 
 
 def test_the_first_screen_names_the_invalid_branch_and_the_command_that_says_why(
@@ -120,37 +99,11 @@ def test_the_first_screen_names_the_invalid_branch_and_the_command_that_says_why
     elsewhere = workspace.parent
     done = meta_agent("status", "--workspace", str(workspace), "--json", cwd=elsewhere)
     (told,) = [one for one in done.document["sentences"] if one["about"] == "why not"]
-    assert "g0/c1" in told["words"] and "is INVALID: answer leakage" in told["words"]
+    assert "g0/c1" in told["words"] and "INVALID" in told["words"]
     program, *command = shlex.split(told["command"])
     assert program == "meta-agent"
     why = meta_agent(*command, cwd=elsewhere).stdout.splitlines()
-    assert why[0].startswith("g0/c1 is INVALID, because answer leakage: 31 % of its wins read")
-
-
-def test_report_writes_the_page_beside_the_document(
-    meta_agent: Runner, workspace: Path, tmp_path: Path
-) -> None:
-    page = tmp_path / "report.html"
-    done = meta_agent("report", "--html", str(page), "--json", cwd=workspace)
-    assert done.document["run"] == "r1"
-    assert page.read_text().startswith("<!doctype html>")
-    assert f"wrote {page}" in done.stderr
-    assert meta_agent("report", "--html", str(page), cwd=workspace).stdout == ""
-
-
-def test_a_report_that_follows_needs_a_page(meta_agent: Runner, workspace: Path) -> None:
-    refused = meta_agent("report", "--follow", cwd=workspace)
-    assert refused.returncode != 0 and "it needs --html" in refused.stderr
-    assert "meta-agent log --follow" in refused.stderr
-
-
-def test_report_shows_what_is_read_first_and_the_rest_on_request(
-    meta_agent: Runner, workspace: Path
-) -> None:
-    short, long = (meta_agent("report", *more, cwd=workspace).stdout for more in ((), ("--all",)))
-    assert "metrics not shown: " in short
-    assert "metrics not shown" not in long
-    assert len(long) > len(short)
+    assert "g0/c1" in why[0] and "INVALID" in why[0] and "31 %" in why[0]
 
 
 def test_a_dead_run_is_not_called_running(
@@ -160,7 +113,6 @@ def test_a_dead_run_is_not_called_running(
     init_workspace(root, domain="swe", create_repo=lambda path: path.mkdir())
     write_sample(root / "ledger.sqlite", finished=False)
     assert meta_agent("status", "--json", cwd=root).document["live"] is False
-    assert "stopped without finishing" in meta_agent("status", cwd=root).stdout
     with Ledger.open(root / "ledger.sqlite"):
         alive = meta_agent("status", "--json", cwd=root).document
     assert (alive["live"], alive["owner"]) == (True, str(os.getpid()))
@@ -201,48 +153,13 @@ def test_init_makes_a_workspace_that_status_understands(meta_agent: Runner, tmp_
     made = meta_agent("init", "--json", cwd=tmp_path).document
     assert made["workspace"] == str(tmp_path / "meta-agent-workspace")
     assert Path(made["harness_repo"], "harness.toml").is_file()
-    refused(meta_agent("init", "--domain", "math", cwd=tmp_path), 2, "for the domain swe")
-
-
-BAD_INPUT = {
-    "unknown flag": (["evolve", "--bogus"], {}, ["No such option: --bogus"]),
-    "unknown command": (["evlove"], {}, ["No such command", "evlove"]),
-    "bad value": (["evolve", "--generations", "0"], {}, ["generations = 0 (from command line)"]),
-    "bad domain": (
-        ["evolve", "--domain", "chess"],
-        {},
-        ["no domain 'chess', only code, graded", "hint: "],
-    ),
-    "bad variable": (
-        ["status"],
-        {"META_AGENT_SEEED": "1"},
-        ["META_AGENT_SEEED", "META_AGENT_SEED"],
-    ),
-    "no workspace": (["status"], {}, ["is not a workspace", "hint: meta-agent init"]),
-    "no task file": (
-        ["evolve", "--tasks", "none.jsonl", "--policy", "a/x"],
-        ANYWHERE,
-        ["none.jsonl"],
-    ),
-}
-
-
-@pytest.mark.parametrize("case", BAD_INPUT)
-def test_bad_input_is_a_sentence_and_exit_code_2(
-    meta_agent: Runner, tmp_path: Path, case: str
-) -> None:
-    arguments, variables, parts = BAD_INPUT[case]
-    refused(meta_agent(*arguments, cwd=tmp_path, **variables), 2, *parts)
+    refused(meta_agent("init", "--domain", "math", cwd=tmp_path), 2, "swe")
 
 
 def test_a_corrupt_workspace_is_a_sentence(meta_agent: Runner, tmp_path: Path) -> None:
     init_workspace(tmp_path / "w", domain="swe", create_repo=lambda path: path.mkdir())
     (tmp_path / "w" / "ledger.sqlite").write_bytes(b"junk" * 1000)
-    refused(meta_agent("status", cwd=tmp_path / "w"), 5, "not a readable ledger", "hint: ")
-
-
-def test_an_unknown_candidate_names_the_known_ones(meta_agent: Runner, workspace: Path) -> None:
-    refused(meta_agent("why", "g7/c7", cwd=workspace), 2, "'g7/c7' is no candidate", "g0/c0")
+    refused(meta_agent("status", cwd=tmp_path / "w"), 5, "ledger.sqlite", "hint: ")
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
@@ -257,12 +174,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     [
         (BudgetError("over", hint="less"), 4, "hint: less"),
         (KeyboardInterrupt(), 130, ""),
-        (
-            Interrupted(),
-            130,
-            "stopped as asked; every finished step is recorded\n"
-            "  hint: run the same command again to resume: meta-agent status",
-        ),
+        (Interrupted(), 130, ": meta-agent status"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
 )
@@ -280,9 +192,7 @@ def test_every_ending_has_its_exit_code(
 
 def test_a_command_that_may_hold_a_key_is_not_repeated() -> None:
     assert _app._again(["train", "--seed", "1 2"]).endswith(": meta-agent train --seed '1 2'")
-    assert (
-        _app._again(["train", "--notify=http://x/secret"]) == "run the same command again to resume"
-    )
+    assert "secret" not in _app._again(["train", "--notify=http://x/secret"])
 
 
 def test_a_bug_leaves_a_report_for_maintainers(
@@ -291,7 +201,7 @@ def test_a_bug_leaves_a_report_for_maintainers(
     failing(monkeypatch, ZeroDivisionError("x"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     done = meta_agent("status", cwd=workspace)
-    refused(done, 101, "a bug of ours: ZeroDivisionError: x")
+    refused(done, 101, "ZeroDivisionError: x")
     (kept,) = tmp_path.glob("meta-agent-bug-*.txt")
     assert str(kept) in done.stderr
     assert "ZeroDivisionError: x" in kept.read_text()

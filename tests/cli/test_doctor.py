@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from meta_agent.cli import doctor
-from meta_agent.cli.doctor import Health, Row, _needs_docker, examine
+from meta_agent.cli.doctor import Health, Row, examine
 from meta_agent.composition import inputs, placing
-from meta_agent.core.config import RunConfig
 from meta_agent.core.distribution import install
 from meta_agent.core.errors import PreflightError
 from meta_agent.core.settings import resolve
@@ -27,10 +26,8 @@ from meta_agent.policies.training.devices import Device
 from meta_agent.sandboxes import EngineStatus, _engine
 
 from ..steps._kit import write_tasks
-from ..training import test_memory
+from ..training._shapes import folder as folder
 from .conftest import meta_agent as meta_agent
-
-folder = test_memory.folder  # pytest finds it by this name
 
 
 @pytest.fixture(scope="module")
@@ -49,22 +46,10 @@ def row(health: Health, name: str) -> Row:
     return next(one for one in health.needs if one.name == name)
 
 
-def test_there_is_a_row_for_every_need(health: Health) -> None:
-    names = [one.name for one in health.needs]
-    for name in (
-        "python",
-        "git",
-        "training",
-        "devices",
-        "docker engine",
-        "process sandbox",
-        "disk",
-    ):
-        assert name in names
-    assert {"workspace", "keys", "litellm", "vllm", "real models"} <= set(names)
-
-
-def test_each_row_that_is_not_ok_names_its_fix(health: Health) -> None:
+def test_there_is_a_row_for_every_need_with_its_fix(health: Health) -> None:
+    names = {one.name for one in health.needs}
+    needs = {"python", "git", "training", "devices", "docker engine", "process sandbox", "disk"}
+    assert names >= needs | {"workspace", "keys", "litellm", "vllm", "real models"}
     for one in health.needs:
         assert (one.level == "ok") == (not one.fix), one
 
@@ -89,9 +74,9 @@ def with_devices(monkeypatch: pytest.MonkeyPatch, *found: Device) -> None:
 @pytest.mark.parametrize(
     ("build", "found", "level", "told"),
     [
-        ("2.9.0+cpu", Device("0", 80 << 30), "fail", "but torch 2.9.0+cpu uses none"),
-        ("2.9.0+cu128", Device("0", 80 << 30), "ok", "GPU 0: 80.00 GiB free"),
-        ("2.9.0+cpu", Device("", 16 << 30), "warn", "no GPU; this machine: 16.00 GiB free"),
+        ("2.9.0+cpu", Device("0", 80 << 30), "fail", "2.9.0+cpu"),
+        ("2.9.0+cu128", Device("0", 80 << 30), "ok", "80.00 GiB"),
+        ("2.9.0+cpu", Device("", 16 << 30), "warn", "16.00 GiB"),
     ],
 )
 def test_a_gpu_that_would_lie_idle_is_told(
@@ -122,7 +107,7 @@ def test_whether_a_training_fits_is_told_by_part(
     settings |= {"lora_rank": 16, "precision": "bfloat16"}
     one = row(examine(resolve(settings)), "memory")
     assert one.level == ("ok" if free == 80 else "fail")
-    assert "GiB" in one.detail and ("1 at a time" in one.detail) == (free == 80)
+    assert "GiB" in one.detail
 
 
 def test_the_nodes_of_a_cluster_are_asked_live(
@@ -147,17 +132,12 @@ def test_the_nodes_of_a_cluster_are_asked_live(
     config = resolve({**settings, "threads": 2})
     assert not named(examine(config), "node") and not asked
     found = named(examine(config, live=True), "node")
-    assert [(one.level, one.detail) for one in found] == [
-        ("warn", "head: room for 0 units"),
-        ("ok", "worker: room for 4 units"),
+    assert [(one.level, one.detail.partition(":")[0]) for one in found] == [
+        ("warn", "head"),
+        ("ok", "worker"),
     ]
+    assert " 4 " in found[1].detail
     assert asked == ["10.0.0.1:6379", "closed"]
-
-
-def test_a_full_disk_fails(quick: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    usage = SimpleNamespace(total=10, used=5, free=5)
-    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: usage)
-    assert row(examine(resolve({"workspace": tmp_path})), "disk").level == "fail"
 
 
 def test_docker_is_required_only_where_it_was_asked_for(
@@ -174,34 +154,12 @@ def test_docker_is_required_only_where_it_was_asked_for(
     assert not docker.ok
 
 
-@pytest.mark.parametrize(("asked", "levels"), [("podman", ["fail"]), ("auto", [])])
-def test_podman_is_looked_at_where_it_was_asked_for(
-    asked: str, levels: list[str], quick: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Or where Docker is not there; where it is, a run would not come to podman."""
-    import meta_agent.sandboxes as sandbox
-
-    found = {
-        "docker": EngineStatus("27.3.1", image_id="sha256:1", recipe=sandbox.recipe_hash()),
-        "podman": EngineStatus(problem="podman is not installed", hint="apt-get install podman"),
-    }
-    monkeypatch.setattr(sandbox, "engine_status", lambda name="docker": found[name])
-    health = examine(resolve({"workspace": tmp_path, "sandbox": asked}))
-    rows = [one for one in health.needs if one.name == "podman"]
-    assert [one.level for one in rows] == levels
-    assert all(one.fix == "apt-get install podman" for one in rows)
-
-
 @pytest.mark.parametrize(
     ("version", "runc", "cgroup", "named"),
     [
         ("27.3.1", "v1.1.14-0-g2c9f560", "2", []),
         ("23.0.0", "1.1.12+ds1", "2", []),
         ("27.3.1", "51d5e94601ceffbbd85688df1c928ecccbfa4685", "2", []),
-        ("27.3.1", "", "2", []),
-        ("27.3.1", "v1.1.14-0-g2c9f560", "1", ["cgroup v2"]),
-        ("20.10.24+dfsg1", "v1.1.14", "2", ["Docker 20.10.24"]),
-        ("27.3.1", "1.1.5+ds1-1", "2", ["runc 1.1.5"]),
         ("27.3.1", "1.1.11", "2", ["runc 1.1.11"]),
         ("20.10.24+dfsg1", "1.1.5+ds1-1", "1", ["Docker 20.10.24", "runc 1.1.5", "cgroup v2"]),
     ],
@@ -231,11 +189,15 @@ def test_the_network_row_has_a_positive_control(monkeypatch: pytest.MonkeyPatch)
     assert done.returncode == 0
 
 
-def test_a_damaged_workspace_is_a_failing_row_not_the_end(quick: None, tmp_path: Path) -> None:
+def test_a_damaged_workspace_and_a_full_disk_are_failing_rows_not_the_end(
+    quick: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = SimpleNamespace(total=10, used=5, free=5)
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: usage)
     init_workspace(tmp_path / "w", domain="swe", create_repo=lambda path: path.mkdir())
     (tmp_path / "w" / "rollouts").rmdir()
     found = examine(resolve({"workspace": tmp_path / "w"}))
-    assert row(found, "workspace").level == "fail"
+    assert row(found, "workspace").level == row(found, "disk").level == "fail"
     assert row(found, "keys")
 
 
@@ -275,38 +237,21 @@ def test_each_model_says_whose_key_it_would_use_and_lacks(
         "meta_model": "anthropic/some-model",
     }
     team, policy = named(examine(resolve(settings)), "model")
-    assert "key from OPENAI_API_KEY (environment)" in policy.detail
-    assert team.level == "fail"
-    assert "ANTHROPIC_API_KEY not set" in team.detail
+    assert "OPENAI_API_KEY" in policy.detail
+    assert team.level == "fail" and "ANTHROPIC_API_KEY" in team.detail
     assert "analyst, proposer" in team.detail
-
-
-def test_a_server_of_ones_own_is_not_given_the_providers_key(
-    quick: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary-value")
+    # A server of one's own is not given the provider's key.
     monkeypatch.setenv("MY_KEY", "secret")
-    settings = {
-        "workspace": tmp_path,
-        "policy": "openai/some-model",
-        "base_urls": {"policy": "http://127.0.0.1:1/v1"},
-    }
-    (row,) = named(examine(resolve(settings)), "model")
-    assert "no key is sent" in row.detail
-    (row,) = named(examine(resolve({**settings, "key_env": {"policy": "MY_KEY"}})), "model")
-    assert "key from MY_KEY" in row.detail
+    theirs = served(tmp_path, "http://127.0.0.1:1/v1")
+    (found,) = named(examine(resolve(theirs)), "model")
+    assert "OPENAI_API_KEY" not in found.detail
+    (found,) = named(examine(resolve({**theirs, "key_env": {"policy": "MY_KEY"}})), "model")
+    assert "MY_KEY" in found.detail
 
 
-def test_litellm_is_needed_only_by_providers_that_go_through_it(
-    quick: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    version = doctor._version
-    monkeypatch.setattr(
-        doctor, "_version", lambda name: None if name == "litellm" else version(name)
-    )
-    through = examine(resolve({"workspace": tmp_path, "policy": "groq/some-model"}))
-    direct = examine(resolve({"workspace": tmp_path, "policy": "openai/some-model"}))
-    assert (row(through, "litellm").level, row(direct, "litellm").level) == ("fail", "ok")
+def served(tmp_path: Path, url: str) -> dict[str, Any]:
+    policy = {"policy": "openai/some-model", "base_urls": {"policy": url}}
+    return {"workspace": tmp_path, **policy}
 
 
 @pytest.mark.parametrize("live", [False, True])
@@ -326,20 +271,16 @@ def test_servers_are_contacted_only_live(quick: None, tmp_path: Path, live: bool
     with ThreadingHTTPServer(("127.0.0.1", 0), Refuses) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/v1"
-        settings = {
-            "workspace": tmp_path,
-            "policy": "openai/some-model",
-            "base_urls": {"policy": url},
-        }
-        found = examine(resolve(settings), live=live)
+        found = examine(resolve(served(tmp_path, url)), live=live)
         server.shutdown()
     assert seen == ([None] if live else [])
-    assert [one.detail for one in named(found, "server")] == (
-        [f"{url} answers (HTTP 401)"] if live else []
-    )
+    rows = named(found, "server")
+    assert len(rows) == live and all(url in one.detail and "401" in one.detail for one in rows)
 
 
-def test_a_port_that_speaks_something_else_fails_live(quick: None, tmp_path: Path) -> None:
+def test_a_port_that_speaks_something_else_or_is_closed_fails_live(
+    quick: None, tmp_path: Path
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def greet() -> None:
@@ -349,40 +290,11 @@ def test_a_port_that_speaks_something_else_fails_live(quick: None, tmp_path: Pat
                 connection.sendall(b"SSH-2.0-none\r\n")
 
         Thread(target=greet, daemon=True).start()
-        settings = {
-            "workspace": tmp_path,
-            "policy": "openai/some-model",
-            "base_urls": {"policy": f"http://127.0.0.1:{server.getsockname()[1]}/v1"},
-        }
-        found = row(examine(resolve(settings), live=True), "server")
+        settings = resolve(served(tmp_path, f"http://127.0.0.1:{server.getsockname()[1]}/v1"))
+        found = row(examine(settings, live=True), "server")
     assert found.level == "fail" and "SSH-2.0" in found.detail
-
-
-def test_a_task_file_is_read(quick: None, tmp_path: Path) -> None:
-    tasks = write_tasks(tmp_path / "tasks")
-    settings = {"workspace": tmp_path / "w", "policy": "openai/m", "tasks": tasks}
-    found = row(examine(resolve(settings)), "tasks")
-    assert found.level == "ok" and "kit.jsonl: train 1, search 3" in found.detail
-    missing = {**settings, "tasks": tmp_path / "none.jsonl"}
-    told = row(examine(resolve(missing)), "tasks")
-    assert told.level == "fail" and "none.jsonl" in told.detail and told.fix
-
-
-def test_code_by_a_model_needs_docker_and_a_rules_run_does_not() -> None:
-    assert not _needs_docker(RunConfig())
-    assert _needs_docker(RunConfig(meta_model="openai/m"))
-    assert not _needs_docker(RunConfig(meta_model="openai/m", allow_unsafe_process=True))
-
-
-def test_a_server_that_is_not_there_fails_live(quick: None, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    settings = {
-        "workspace": tmp_path,
-        "policy": "openai/some-model",
-        "base_urls": {"policy": f"http://127.0.0.1:{port}/v1"},
-    }
-    assert row(examine(resolve(settings), live=True), "server").level == "fail"
+    # And one that is not there any more.
+    assert row(examine(settings, live=True), "server").level == "fail"
 
 
 @pytest.mark.parametrize(
@@ -403,24 +315,10 @@ def test_the_command_for_real_models_fits_the_key_that_is_here(
     assert command in row(examine(resolve({"workspace": tmp_path})), "real models").detail
 
 
-@pytest.mark.parametrize("command", ["doctor", "evolve"])
-def test_what_refuses_a_run_is_said_by_every_command_that_promises_it(
-    command: str, tmp_path: Path, meta_agent: Any
-) -> None:
-    rows = [{"prompt": f"{n} + 1?", "gold": str(n + 1)} for n in range(40)]
-    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (tmp_path / "g.py").write_text("def grade(task, answer):\n    return answer == task['gold']\n")
-    asked = (
-        "--tasks",
-        "t.jsonl",
-        "--grade",
-        "g.py",
-        "--policy",
-        "openai/x",
-        "--sandbox",
-        "process",
-    )
+def test_what_refuses_a_run_is_said_by_doctor_too(tmp_path: Path, meta_agent: Any) -> None:
+    tasks = write_tasks(tmp_path / "tasks")
+    asked = ("--tasks", str(tasks), "--policy", "openai/x", "--sandbox", "process")
     server = ("--base-url", "http://127.0.0.1:9/v1")
-    done = meta_agent(*command.split(), *asked, *server, "--sandbox", "process", cwd=tmp_path)
-    words = " ".join(f"{done.stdout} {done.stderr}".split())
-    assert "needs more than a process" in words
+    for command in ("doctor", "evolve"):
+        done = meta_agent(command, *asked, *server, cwd=tmp_path)
+        assert done.returncode != 0 and "--allow-unsafe" in done.stdout + done.stderr

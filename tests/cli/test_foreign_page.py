@@ -40,47 +40,34 @@ def words_of(page: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", body)).split())
 
 
-def test_a_page_is_written_and_explains_its_numbers(rows: Path, meta_agent: Any) -> None:
+def test_a_page_explains_its_numbers_and_shows_the_attempts_behind_a_warning(
+    rows: Path, meta_agent: Any
+) -> None:
     done = meta_agent(*ASKED, "--html", "page.html", cwd=rows.parent)
     assert done.returncode == 0, done.stderr
     assert (done.stdout, done.stderr) == ("", "wrote page.html\n")
     page = (rows.parent / "page.html").read_text()
-    told = words_of(page)
+    told, text = words_of(page), meta_agent(*ASKED, cwd=rows.parent).stdout
     assert page.startswith("<!doctype html>") and "40 rollouts of 8 tasks" in told
     assert "Content-Security-Policy" in page and "<svg" in page
+    assert "alert(1)" in page, "hostile text is shown, and inert"
+    assert "<script" not in page and "<b>five" not in page
+    assert "\x1b" not in page and "\u202e" not in page and "\x1b" not in text
     document = meta_agent(*ASKED, "--json", cwd=rows.parent).document
     layers = {**document["evidence"]["layers"], "shape": document["shape"]}
     shown = {"signal", "behaviour", "shape"}
     for name in (f"{at}.{name}" for at in shown for name in layers[at]):
         assert meaning_of(name).what and meaning_of(name).what in told, name
     assert layers["score"]["success"] == 0.125
-
-
-def test_a_warning_shows_the_attempts_behind_it_and_a_next_step(
-    rows: Path, meta_agent: Any
-) -> None:
-    meta_agent(*ASKED, "--html", "page.html", cwd=rows.parent)
-    told = words_of((rows.parent / "page.html").read_text())
-    document = meta_agent(*ASKED, "--json", cwd=rows.parent).document
     behind = document["behind"]["signal.dead_group_ratio"]
     assert [one["place"] for one in behind] == [f"rows.jsonl:{n}" for n in (1, 2, 3)]
-    assert behind[0]["told"].startswith("reward 0, not solved")
-    text = meta_agent(*ASKED, cwd=rows.parent).stdout
     for one in behind:
         assert one["name"] in told and one["place"] in told
         assert one["name"] in text and "user: What is" in one["lines"][0]
     dead = meaning_of("signal.dead_group_ratio")
     for screen in (told, " ".join(text.split())):
         assert dead.what in screen and dead.then in screen and dead.command in screen
-
-
-def test_hostile_text_is_inert(rows: Path, meta_agent: Any) -> None:
-    meta_agent(*ASKED, "--html", "page.html", cwd=rows.parent)
-    page = (rows.parent / "page.html").read_text()
-    assert "alert(1)" in page, "it is shown"
-    assert "<script" not in page and "<b>five" not in page
-    assert "\x1b" not in page and "\u202e" not in page
-    assert "\x1b" not in meta_agent(*ASKED, cwd=rows.parent).stdout
+    assert meta_agent(*ASKED, "--html", "nowhere/page.html", cwd=rows.parent).returncode == 2
 
 
 @pytest.mark.parametrize("name", [f"rule.{rule[0]}" for rule in RULES if rule[0] in (
@@ -99,46 +86,6 @@ def test_commands_of_next_steps_are_commands(meta_agent: Any, tmp_path: Path) ->
         done = meta_agent(*name, "--help", cwd=tmp_path)
         flags = [word for word in words if word.startswith("--")]
         assert done.returncode == 0 and all(flag in done.stdout for flag in flags), command
-
-
-def test_a_table_is_read_by_mapping_too(tmp_path: Path, meta_agent: Any) -> None:
-    (tmp_path / "rows.csv").write_text('q,a,s\n"one, two",three,1\nfour,five,0\n')
-    asked = ("report", "--rollouts", "rows.csv", "--map", "q=prompt,a=completion,s=reward")
-    assert meta_agent(*asked, "--json", cwd=tmp_path).document["rollouts"] == 2
-
-
-def test_a_single_rollout_warns_of_nothing(tmp_path: Path, meta_agent: Any) -> None:
-    (tmp_path / "rows.jsonl").write_text(json.dumps(ROWS[0]) + "\n")
-    assert meta_agent(*ASKED, "--json", cwd=tmp_path).document["evidence"]["alerts"] == []
-
-
-def test_a_mapping_that_does_not_fit_is_one_sentence(tmp_path: Path, meta_agent: Any) -> None:
-    (tmp_path / "rows.jsonl").write_text(json.dumps(ROWS[0]) + "\n")
-    for mapping, said in (
-        (
-            "inpt=prompt",
-            "names the field 'inpt', which this row does not have; it has input, output, score",
-        ),
-        ("input=promt", "names 'promt', which is not a field of a rollout"),
-        ("output=reward", "is not a number"),
-        ("input", "expected THEIRS=OURS pairs"),
-    ):
-        done = meta_agent("report", "--rollouts", "rows.jsonl", "--map", mapping, cwd=tmp_path)
-        assert done.returncode == 2 and said in done.stderr, (mapping, done.stderr)
-
-
-def test_rows_of_no_known_form_are_told_how_to_name_their_fields(
-    rows: Path, meta_agent: Any
-) -> None:
-    (rows.parent / "t.csv").write_text("q,a,s\nx,y,1\n")
-    for name in ("rows.jsonl", "t.csv"):
-        done = meta_agent("report", "--rollouts", name, cwd=rows.parent)
-        assert done.returncode == 2 and "report --map FIELD=prompt" in done.stderr, done.stderr
-
-
-def test_a_page_that_cannot_be_written_is_one_sentence(rows: Path, meta_agent: Any) -> None:
-    done = meta_agent(*ASKED, "--html", "nowhere/page.html", cwd=rows.parent)
-    assert done.returncode == 2 and "cannot write nowhere/page.html" in done.stderr
 
 
 def test_progress_is_a_line_a_second_on_a_terminal_and_none_when_piped(tmp_path: Path) -> None:

@@ -50,3 +50,8 @@ def test_a_run_says_what_to_install(tmp_path: Path) -> None:
     ran = light("evolve", "--domain", "swe", "--dry-run", cwd=tmp_path)
     assert ran.returncode == 3
     assert install("run") in ran.stderr
+
+
+def test_skills_are_shown(tmp_path: Path) -> None:
+    ran = light("skills", "show", "read-a-leak", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr

@@ -62,14 +62,6 @@ def test_its_tools_return_the_documents_of_the_commands(root: Path, meta_agent: 
         assert documents[words[0]] == json.loads(json.dumps(printed)), words
 
 
-def test_an_error_is_a_sentence_with_what_to_do(root: Path) -> None:
-    async def what(client: Any) -> Any:
-        return await client.call_tool("why", {"candidate": "g9/c9"})
-
-    refused = talk(root, what=what)
-    assert refused.is_error and "g9/c9" in text(refused) and "candidates" in text(refused)
-
-
 def test_runs_are_started_only_if_that_was_allowed(root: Path) -> None:
     async def what(client: Any) -> list[Any]:
         flags = {"flags": ["--dry-run", "--generations", "0"]}

@@ -24,31 +24,26 @@ def parked(tmp_path: Path) -> Path:
     return root
 
 
-def test_status_says_what_a_parked_run_waits_for_and_the_next_command(
+def test_a_parked_run_shows_its_question_and_the_next_command(
     meta_agent: Runner, parked: Path
 ) -> None:
-    shown = meta_agent("status", cwd=parked).stdout
-    assert "parked, waits for a person: meta-agent approve g1/c2" in shown
-    assert "a person: g1/c2: may it be tested?" in shown
+    assert "meta-agent approve g1/c2" in meta_agent("status", cwd=parked).stdout
     told = meta_agent("status", "--json", cwd=parked).document
     assert [(one["subject"], one["gate"]) for one in told["waiting"]] == [("g1/c2", "test")]
-
-
-def test_approve_alone_shows_the_question(meta_agent: Runner, parked: Path) -> None:
     shown = meta_agent("approve", cwd=parked).stdout
-    for part in ("g1/c2: may it be tested?", "swe/recipe.py", "meta-agent approve g1/c2"):
-        assert part in shown
+    assert "swe/recipe.py" in shown and "meta-agent approve g1/c2" in shown
+    with Ledger.open(parked / "ledger.sqlite"):  # a live run asks its own terminal
+        assert meta_agent("approve", "g1/c2", cwd=parked).returncode == 3
+
+
+def test_an_answer_to_nothing_or_without_words_does_not_pass_for_given(
+    meta_agent: Runner, parked: Path
+) -> None:
+    for words in (["--abort"], ["--revise", "keep it"], ["g1/c2", "--revise", " "]):
+        done = meta_agent("approve", *words, cwd=parked)
+        assert done.returncode == 2 and ("--abort" in done.stderr or "--revise" in done.stderr)
     waiting = meta_agent("approve", "--json", cwd=parked).document["waiting"]
     assert [one["answer"] for one in waiting] == [None]
-
-
-@pytest.mark.parametrize("flags", [("--abort",), ("--revise", "keep it")])
-def test_an_answer_to_nothing_does_not_pass_for_given(
-    meta_agent: Runner, parked: Path, flags: tuple[str, ...]
-) -> None:
-    done = meta_agent("approve", *flags, cwd=parked)
-    assert done.returncode == 2 and f"{flags[0]} needs the name" in done.stderr
-    assert "g1/c2: may it be tested?" in meta_agent("approve", cwd=parked).stdout
 
 
 ANSWERS = {
@@ -66,26 +61,10 @@ def test_an_answer_is_recorded_and_shown_everywhere(
     done = meta_agent("approve", "g1/c2", *flags, "--json", cwd=parked)
     (decision,) = done.document["decisions"]
     assert (decision["answer"], decision["feedback"]) == said
-    assert "the same evolve command goes on" in meta_agent("status", cwd=parked).stdout
     report = meta_agent("report", "--json", cwd=parked).document
     assert report["decisions"][-1]["answer"] == said[0]
-    assert f"a person: {said[0]} (test)" in meta_agent("why", "g1/c2", cwd=parked).stdout
-    again = meta_agent("approve", "g1/c2", cwd=parked)
-    assert again.returncode == 2
-    assert "is decided already" in again.stderr
-
-
-def test_an_answer_needs_words_to_send_something_back(meta_agent: Runner, parked: Path) -> None:
-    done = meta_agent("approve", "g1/c2", "--revise", " ", cwd=parked)
-    assert (done.returncode, "--revise has no text" in done.stderr) == (2, True)
-    assert meta_agent("approve", "--json", cwd=parked).document["waiting"]
-
-
-def test_a_live_run_asks_its_own_terminal(meta_agent: Runner, parked: Path) -> None:
-    with Ledger.open(parked / "ledger.sqlite"):
-        done = meta_agent("approve", "g1/c2", cwd=parked)
-    assert done.returncode == 3
-    assert "another run" in done.stderr
+    assert said[0] in meta_agent("why", "g1/c2", cwd=parked).stdout
+    assert meta_agent("approve", "g1/c2", cwd=parked).returncode == 2
 
 
 # --- transcript ----------------------------------------------------------------------------------
@@ -131,21 +110,15 @@ def test_without_a_name_the_agents_conversations_are_listed(meta_agent: Runner, 
     assert "g0/c0/proposer" in shown and "2570" in shown
 
 
-@pytest.mark.parametrize("name", ["g0/c0", "r1/g0/c0", "11abab", "proposer", "g0/c0/proposer"])
-def test_a_candidates_conversation_reads_once_through(
-    meta_agent: Runner, told: Path, name: str
-) -> None:
-    shown = meta_agent("show", "--transcript", name, cwd=told).stdout
-    assert shown.count("You improve harnesses.") == 1
-    places = [
-        shown.index(one) for one in ("system", "I look first.", 'calls: shell {"command": "ls"}')
-    ]
-    assert places == sorted(places)
-    assert "\x1b" not in shown and "\u202e" not in shown
-
-
-def test_long_outputs_are_whole(meta_agent: Runner, told: Path) -> None:
-    assert meta_agent("show", "--transcript", "g0/c0", cwd=told).stdout.count("line 50") == 2
+def test_a_candidates_conversation_reads_once_through(meta_agent: Runner, told: Path) -> None:
+    for name in ("g0/c0", "r1/g0/c0", "11abab", "proposer", "g0/c0/proposer"):
+        shown = meta_agent("show", "--transcript", name, cwd=told).stdout
+        assert shown.count("You improve harnesses.") == 1, name
+        parts = ("system", "I look first.", 'calls: shell {"command": "ls"}')
+        places = [shown.index(part) for part in parts]
+        assert places == sorted(places)
+        assert "\x1b" not in shown and "\u202e" not in shown
+        assert shown.count("line 50") == 2, "long outputs are whole"
 
 
 def test_the_document_has_each_message_once_and_everything(meta_agent: Runner, told: Path) -> None:
@@ -154,22 +127,7 @@ def test_the_document_has_each_message_once_and_everything(meta_agent: Runner, t
     assert [one["role"] for one in first["messages"]] == ["system", "user"]
     assert (second["kept_messages"], second["messages"][0]["content"]) == (3, LONG)
     assert json.loads(first["reply"]["tool_calls"][0]["function"]["arguments"]) == {"command": "ls"}
-
-
-def test_a_policys_conversations_come_by_name_alone(meta_agent: Runner, told: Path) -> None:
-    rows = meta_agent("show", "--transcript", "policy", "--json", cwd=told).document[
-        "conversations"
-    ]
-    assert [one["conversation"] for one in rows] == ["policy/m/task-1/0"]
-
-
-def test_an_unknown_conversation_names_the_known_ones(meta_agent: Runner, told: Path) -> None:
+    policy = meta_agent("show", "--transcript", "policy", "--json", cwd=told).document
+    assert [one["conversation"] for one in policy["conversations"]] == ["policy/m/task-1/0"]
     done = meta_agent("show", "--transcript", "g7/c7", cwd=told)
-    assert done.returncode == 2
-    assert "g0/analyst, g0/c0/proposer" in done.stderr
-
-
-def test_a_run_without_models_says_so(meta_agent: Runner, parked: Path) -> None:
-    assert "no agent asked a model" in meta_agent("show", "--transcript", cwd=parked).stdout
-    done = meta_agent("show", "--transcript", "analyst", cwd=parked)
-    assert "none: no model was asked in this run" in done.stderr
+    assert done.returncode == 2 and "g0/analyst, g0/c0/proposer" in done.stderr

@@ -1,4 +1,4 @@
-"""`meta-agent skills`: each command on a real library, in a process of its own."""
+"""`meta-agent skills`: each command on a real library."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import typer
 from meta_agent.cli._skills import _names_here
 from tests.cli.conftest import Runner
 from tests.cli.conftest import meta_agent as meta_agent
-from tests.cli.test_light import light
 
 GOOD = "---\nname: demo\ndescription: Does a thing. Use when asked.\n---\n\n# Demo\n"
 
@@ -39,29 +38,7 @@ def test_from_an_empty_folder_to_a_skill_in_a_project(
     assert len(done["written"]) == 2 and all(Path(folder).is_dir() for folder in done["written"])
     (theirs / "demo/SKILL.md").write_text(GOOD + "[x](scripts/none.py)\n")
     refused = meta_agent("skills", "export", "demo", *into, *library, cwd=tmp_path)
-    assert refused.returncode == 2 and "leads nowhere" in refused.stderr
-
-
-@pytest.mark.parametrize(
-    ("argv", "words"),
-    [
-        (("show", "zebra"), "are named 'zebra'"),
-        (("export", "--into", "nowhere"), "/nowhere"),
-        (("trial", "read-a-leak", "--seeds", "1"), "names none"),
-    ],
-)
-def test_bad_input_is_a_sentence(
-    tmp_path: Path, meta_agent: Runner, argv: tuple[str, ...], words: str
-) -> None:
-    done = meta_agent("skills", *argv, cwd=tmp_path)
-    assert done.returncode == 2 and words in done.stderr, done.stderr
-    assert "Traceback" not in done.stderr and not (tmp_path / "meta-agent-workspace").exists()
-
-
-def test_looking_needs_no_heavy_package(tmp_path: Path) -> None:
-    for argv in (["show"], ["show", "read-a-leak"]):
-        ran = light("skills", *argv, cwd=tmp_path)
-        assert ran.returncode == 0, ran.stderr
+    assert refused.returncode == 2 and "scripts/none.py" in refused.stderr
 
 
 def test_a_shell_is_told_skills_that_exist_now(tmp_path: Path, theirs: Path) -> None:

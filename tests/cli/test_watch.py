@@ -10,6 +10,7 @@ import pytest
 from meta_agent.core.ledger import Ledger
 
 from ..view.recorded_workspace import RUN, workspace
+from ._evolved import Evolved
 from .conftest import Runner
 
 COMMAND = [sys.executable, "-u", "-m", "meta_agent"]
@@ -53,23 +54,7 @@ def test_a_page_is_written_anew_to_the_end_of_a_run(root: Path) -> None:
     assert process.returncode == 0 and 'http-equiv="refresh"' not in page.read_text()
 
 
-def test_a_dead_run_is_not_followed_for_ever(root: Path, meta_agent: Runner) -> None:
-    assert "stopped without finishing" in meta_agent("log", "-f", cwd=root).stdout
-
-
-def test_lines_of_a_log_hold_whole_notes_and_no_name_of_their_run(
-    root: Path, meta_agent: Runner
-) -> None:
-    with Ledger.open(root / "ledger.sqlite") as ledger:
-        ledger.event("note", {"text": "x " * 300 + "last"}, RUN)
-    lines = meta_agent("log", cwd=root).stdout.splitlines()
-    assert any(line.endswith("last") for line in lines)
-    assert not any(f"{RUN}/" in line and "verdict" in line for line in lines)
-
-
 def test_log_graph_is_the_history_that_git_draws(meta_agent: Runner, tmp_path: Path) -> None:
-    from .test_history import Evolved
-
     evolved = Evolved(tmp_path / "w")
     told = meta_agent("log", "--graph", cwd=evolved.root).stdout
     assert "merge: g0/c1" in told and "feat: idea 2" in told and "|\\" in told

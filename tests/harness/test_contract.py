@@ -38,13 +38,9 @@ FACTOR = {
 }
 
 
-@pytest.mark.parametrize("path", FACTOR)
-def test_the_path_decides_the_factor(contract: HarnessContract, path: str) -> None:
-    assert contract.factor_of([path]) == FACTOR[path]
-
-
-def test_several_files_of_one_factor_are_one_change(contract: HarnessContract) -> None:
-    assert contract.factor_of(["lab/agent.py", "lab/prompt.md"]) == "scaffold"
+def test_the_path_decides_the_factor(contract: HarnessContract) -> None:
+    assert {path: contract.factor_of([path]) for path in FACTOR} == FACTOR
+    assert contract.factor_of(["lab/agent.py", "lab/prompt.md"]) == "scaffold", "one change"
 
 
 REFUSED = [
@@ -78,19 +74,16 @@ BROKEN = {
     "not toml": ("[harness", "harness.toml"),
     "no table": ("x = 1", "unknown key 'x'"),
     "no factors": ('[harness]\nname="x"\nentry="a.py:run"\neditable=["**"]', r"\[factors\]"),
-    "no start": (HARNESS_TOML.replace('entry = "lab/agent.py:run"', ""), "exactly one of"),
-    "two starts": (HARNESS_TOML.replace("entry", 'command = ["x"]\nentry', 1), "exactly one of"),
+    "no start": (HARNESS_TOML.replace('entry = "lab/agent.py:run"', ""), "entry"),
+    "two starts": (HARNESS_TOML.replace("entry", 'command = ["x"]\nentry', 1), "command"),
     "bad entry": (HARNESS_TOML.replace("agent.py:run", "agent.py"), "FILE.py:FUNCTION"),
-    "entry absent": (
-        HARNESS_TOML.replace("agent.py:run", "gone.py:run"),
-        "not a file of the harness",
-    ),
+    "entry absent": (HARNESS_TOML.replace("agent.py:run", "gone.py:run"), "gone.py"),
     "unknown key": (HARNESS_TOML.replace("name =", "nmae = 1\nname =", 1), "nmae"),
     "unknown factor": (HARNESS_TOML + 'luck = ["x"]\n', "luck"),
-    "bad pattern": (HARNESS_TOML.replace('"lab/**"]', '"lab/[a]"]'), "only"),
-    "editable empty": (HARNESS_TOML.replace('["lab/**"]\nprotected', "[]\nprotected"), "empty"),
-    "editable no list": (HARNESS_TOML.replace('["lab/**"]\nprotected', "3\nprotected"), "list"),
-    "in two factors": (HARNESS_TOML.replace('"lab/reward.py"', '"lab/*.py"'), "in the factors"),
+    "bad pattern": (HARNESS_TOML.replace('"lab/**"]', '"lab/[a]"]'), r"lab/\[a\]"),
+    "editable empty": (HARNESS_TOML.replace('["lab/**"]\nprotected', "[]\nprotected"), "editable"),
+    "editable no list": (HARNESS_TOML.replace('["lab/**"]\nprotected', "3\nprotected"), "editable"),
+    "in two factors": (HARNESS_TOML.replace('"lab/reward.py"', '"lab/*.py"'), "reward"),
 }
 
 
@@ -102,7 +95,7 @@ def test_a_broken_contract_says_what_is_wrong(fault: str) -> None:
 
 
 def test_a_harness_without_a_contract_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"no harness\.toml"):
+    with pytest.raises(ConfigError, match=r"harness\.toml"):
         parse_contract(HarnessTree("c", "t", {"agent.py": b""}))
 
 
@@ -110,10 +103,3 @@ def test_a_harness_without_a_contract_is_refused() -> None:
 def test_a_tree_with_a_path_it_should_not_have_is_refused(path: str) -> None:
     with pytest.raises(ConfigError):
         parsed(HARNESS_TOML, "lab/agent.py", path)
-
-
-def test_a_command_may_stand_in_for_the_entry() -> None:
-    toml = HARNESS_TOML.replace('entry = "lab/agent.py:run"', 'command = ["python", "agent.py"]')
-    contract = parsed(toml)
-    assert contract.entry is None
-    assert contract.command == ("python", "agent.py")

@@ -220,47 +220,41 @@ def test_an_attempt_that_is_over_is_an_error_no_sdk_retries(served: Served) -> N
     assert len(served.asked) == 2
 
 
-def test_models_are_listed(served: Served) -> None:
-    with served.openai() as client:
-        assert [model.id for model in client.models.list()] == ["policy"]
-
-
 CHAT = "/v1/chat/completions"
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "status", "words"),
+    ("path", "bodies", "status"),
     [
-        (CHAT, b"{", 400, b"not JSON"),
-        (CHAT, b"[1]", 400, b"JSON object"),
-        (CHAT, b"{}", 400, b"messages must be a list"),
-        (CHAT, b'{"messages": [7]}', 400, b"role"),
-        (CHAT, b'{"messages": [{"role": "user", "content": 5}]}', 400, b"only text"),
-        (CHAT, b'{"messages": [{"role": "user", "content": ""}], "n": 2}', 400, b"one choice"),
-        (CHAT, b'{"messages": [{"role": "user"}], "max_tokens": -1}', 400, b"not -1"),
-        (CHAT, b'{"messages": [{"role": "user"}], "stream_options": 3}', 400, b"wrong type"),
-        (CHAT, b"[" * 100_000, 400, b"not JSON"),
-        ("/v1/responses", b"{}", 404, b"not relayed"),
-        ("/v1/messages", b'{"messages": [{"role": "user", "content": 5}]}', 400, b"a list"),
         (
-            "/v1/messages",
-            b'{"messages": [{"role": "user", "content": [{"type": "image"}]}]}',
+            CHAT,
+            (
+                *(b"{", b"[1]", b"{}", b"[" * 100_000, b'{"messages": [7]}'),
+                b'{"messages": [{"role": "user", "content": 5}]}',
+                b'{"messages": [{"role": "user", "content": ""}], "n": 2}',
+                b'{"messages": [{"role": "user"}], "max_tokens": -1}',
+                b'{"messages": [{"role": "user"}], "stream_options": 3}',
+            ),
             400,
-            b"only text",
         ),
+        ("/v1/responses", (b"{}",), 404),
         (
             "/v1/messages",
-            b'{"messages": [{"role": "user", "content": "x"}], "tools": [{"type": "bash_x"}]}',
+            (
+                b'{"messages": [{"role": "user", "content": 5}]}',
+                b'{"messages": [{"role": "user", "content": [{"type": "image"}]}]}',
+                b'{"messages": [{"role": "user", "content": "x"}], "tools": [{"type": "bash_x"}]}',
+            ),
             400,
-            b"bash_x",
         ),
     ],
 )
 def test_what_cannot_be_relayed_is_refused(
-    served: Served, path: str, body: bytes, status: int, words: bytes
+    served: Served, path: str, bodies: tuple[bytes, ...], status: int
 ) -> None:
-    found, text = served.post(path, body)
-    assert (found, words in text, served.asked) == (status, True, []), text
+    for body in bodies:
+        found, text = served.post(path, body)
+        assert (found, served.asked) == (status, []), text
 
 
 @pytest.mark.parametrize("length", ["10000000000", "-1", "x", "9" * 30])

@@ -14,7 +14,7 @@ from meta_agent.core.protocols import Sandbox
 from meta_agent.sandboxes import open_sandbox
 
 from ..rollouts.laboratory import tree
-from .test_session import GROUPS, checked
+from ._samples import GROUPS, checked
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +53,10 @@ def test_a_filter_remembers_and_goes_on_from_what_was_saved(sandbox: Sandbox) ->
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        ("{1: object()}", r"lab/filter\.py: .* must be plain JSON, not \{1: <object"),
-        ("{'x': float('nan')}", "must be plain JSON, not {'x': nan}"),
-        ("'x' * 99999", r"lab/filter\.py: .*xxx has 100001 characters as JSON, of at most 65536"),
-        ("None", r"lab/filter\.py: keep\(\) must return \(weights, state\)"),
+        ("{1: object()}", "object"),
+        ("{'x': float('nan')}", "nan"),
+        ("'x' * 99999", "100001 .*65536"),
+        ("None", r"lab/filter\.py"),
     ],
 )
 def test_a_state_that_cannot_be_saved_is_a_candidate_error(
@@ -90,5 +90,5 @@ def test_a_first_state_that_cannot_be_saved_is_refused_before_anything_runs(
     sandbox: Sandbox,
 ) -> None:
     text = "STATE = {'seen': set()}\ndef keep(groups, state): return [], state\n"
-    with pytest.raises(CandidateError, match=r"lab/filter\.py: .* plain JSON, not \{'seen': set"):
+    with pytest.raises(CandidateError, match=r"lab/filter\.py.*seen"):
         HarnessSession(sandbox, tree(filter=text))

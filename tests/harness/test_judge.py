@@ -16,7 +16,7 @@ from tests.loopback import Call, Say, openai_server
 from tests.models._clients import opened, script
 
 from ..rollouts.laboratory import tree
-from ..rollouts.test_record import sample
+from ._samples import sample
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "rewards.md"
 QUESTIONS = ["how good is a?", "how good is b?", "how good is a?"]
@@ -55,10 +55,10 @@ def test_a_judge_that_answers_nothing_is_typed(tmp_path: Path) -> None:
         opened(tmp_path, models={"reward": "openai/any"}, base_urls={"all": url}) as run,
     ):
         judge = RewardJudge(run.client, "openai/any")
-        nothing = RolloutFailure("verifier", "the judge model openai/any gave an empty answer")
-        assert judge(QUESTIONS) == ["7", nothing, "7"]
-        assert judge([]) == []
-        with pytest.raises(InfrastructureError, match="answered none of 1 questions"):
+        first, nothing, last = judge(QUESTIONS)
+        assert isinstance(nothing, RolloutFailure) and nothing.kind == "verifier"
+        assert (first, last, judge([])) == ("7", "7", [])
+        with pytest.raises(InfrastructureError, match="openai/any"):
             judge([QUESTIONS[1]])
 
 

@@ -35,59 +35,33 @@ MATCHES = [
 ]
 
 
-@pytest.mark.parametrize(("pattern", "path", "expected"), MATCHES)
-def test_a_pattern_means_what_the_module_says(pattern: str, path: str, expected: bool) -> None:
-    assert matches(pattern, path) is expected
+def test_a_pattern_means_what_the_module_says() -> None:
+    assert [(*row[:2], matches(*row[:2])) for row in MATCHES] == MATCHES
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    ["", "/a", "a/", "a//b", "a/../b", "./a", "a**", "**a/b", "a[b]", "{a,b}", "!a", "a\\b"],
-)
-def test_a_pattern_that_could_be_misread_is_refused(pattern: str) -> None:
-    with pytest.raises(ConfigError):
-        matches(pattern, "a")
+MISREAD = ("", "/a", "a/", "a//b", "a/../b", "./a", "a**", "**a/b", "a[b]", "{a,b}", "!a", "a\\b")
+
+
+def test_a_pattern_that_could_be_misread_is_refused() -> None:
+    for pattern in MISREAD:
+        with pytest.raises(ConfigError):
+            matches(pattern, "a")
 
 
 HOSTILE = [
-    "",
-    "/etc/passwd",
-    "../up",
-    "a/../b",
-    "a/./b",
-    "./a",
-    "a//b",
-    "a/",
-    "a\\b",
-    "C:/x",
-    "a\x00b",
-    "a\nb",
-    "a\u202eb",
-    "e\u0301.py",
-    "\ud800",
-    ".git/config",
-    "a/.GIT/hooks/x",
-    ".gitmodules",
-    "a/.gitattributes",
-    "a/ b",
-    "a/b ",
-    "a/b.",
-    "x" * 300,
+    *("", "/etc/passwd", "../up", "a/../b", "a/./b", "./a", "a//b", "a/", "a\\b", "C:/x"),
+    *("a\x00b", "a\nb", "a\u202eb", "e\u0301.py", "\ud800", ".git/config", "a/.GIT/hooks/x"),
+    *(".gitmodules", "a/.gitattributes", "a/ b", "a/b ", "a/b.", "x" * 300),
 ]
 
 
-@pytest.mark.parametrize("path", HOSTILE)
-def test_a_hostile_path_is_refused(path: str) -> None:
-    with pytest.raises(CandidateError) as caught:
-        safe_path(path)
-    assert caught.value.reason == "hostile_path"
-
-
-@pytest.mark.parametrize(
-    "path", ["a", "swe/agent.py", "a-b/c_d.e", ".github/x", "swe/é.md", ".gitignore"]
-)
-def test_an_ordinary_path_passes(path: str) -> None:
-    assert safe_path(path) == path
+def test_a_hostile_path_is_refused_and_an_ordinary_one_passes() -> None:
+    for path in HOSTILE:
+        with pytest.raises(CandidateError) as caught:
+            safe_path(path)
+        assert caught.value.reason == "hostile_path", path
+    for path in ("a", "swe/agent.py", "a-b/c_d.e", ".github/x", "swe/é.md", ".gitignore"):
+        assert safe_path(path) == path
 
 
 @given(st.text())

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from meta_agent.core.errors import CandidateError, ConfigError, SandboxError
-from meta_agent.core.harness import CheckResult, HarnessSession
+from meta_agent.core.harness import HarnessSession
 from meta_agent.core.protocols import HarnessTree, RolloutFailure, Sandbox, TokenRecord
 from meta_agent.core.resources import resource_dir, shipped_harness
 from meta_agent.core.rollouts import to_line
@@ -20,13 +20,7 @@ from meta_agent.core.rollouts.record import from_json
 from meta_agent.sandboxes import open_sandbox
 
 from ..rollouts.laboratory import FILES, session, tree
-from ..rollouts.test_record import sample
-
-TASKS = [{"key": "t0", "view": {"question": "x"}}, {"key": "t1", "view": {}}]
-GROUPS = [
-    {"task_key": "a", "rewards": [0.0, 1.0], "outcomes": [False, True]},
-    {"task_key": "b", "rewards": [0.0, 0.0], "outcomes": [False, False]},
-]
+from ._samples import GROUPS, TASKS, checked, sample
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +53,10 @@ def test_more_records_than_fit_one_chunk_are_scored_in_order(lab: HarnessSession
     assert measured.values == {"turns_mean": 4.0}
 
 
-def test_the_filter_weighs_groups(lab: HarnessSession) -> None:
+def test_the_filter_weighs_groups_and_the_curriculum_orders_tasks(lab: HarnessSession) -> None:
     assert lab.keep(GROUPS) == [1.0, 0.0]
-
-
-def test_the_curriculum_orders_tasks(lab: HarnessSession) -> None:
     assert lab.order(TASKS, {"t0": {"tries": 8, "solved": 1}}) == ["t1", "t0"]
+    assert lab.recipe.learning_rate == 1e-4
 
 
 def test_diagnostics_say_what_they_are_and_what_they_saw(lab: HarnessSession) -> None:
@@ -81,13 +73,9 @@ def test_a_harness_without_training_side_needs_none(sandbox: Sandbox) -> None:
     assert held.keep(GROUPS) == [1.0, 1.0]
     assert held.order(TASKS, {}) == ["t0", "t1"]
     assert held.measure([sample()]) == []
-    with pytest.raises(ConfigError, match=r"0 recipe\.toml"):
+    with pytest.raises(ConfigError, match=r"recipe\.toml"):
         _ = held.recipe
     assert all(result.ok for result in held.check([sample()], TASKS))
-
-
-def test_the_recipe_is_parsed_on_the_host(lab: HarnessSession) -> None:
-    assert lab.recipe.learning_rate == 1e-4
 
 
 def test_a_command_harness_is_refused_before_anything_starts(sandbox: Sandbox) -> None:
@@ -99,6 +87,16 @@ def test_a_command_harness_is_refused_before_anything_starts(sandbox: Sandbox) -
         HarnessSession(sandbox, as_tree(files))
 
 
+def test_a_hook_reads_a_file_beside_it_and_a_worker_can_take_another_harness(
+    sandbox: Sandbox,
+) -> None:
+    code = "import pathlib\nTEXT = (pathlib.Path(__file__).parent / 'prompt.md').read_text()\n"
+    reward = code + "WEIGHTS = {}\ndef reward(rollout): return {'x': float(len(TEXT))}\n"
+    HarnessSession(sandbox, tree())
+    held = HarnessSession(sandbox, tree(reward=reward, prompt_md="four"))
+    assert held.reward([sample()]) == [{"x": 4.0}]
+
+
 def test_a_suite_may_have_the_name_of_a_standard_module(sandbox: Sandbox) -> None:
     files = {path.replace("lab/", "math/"): text for path, text in FILES.items()}
     files["harness.toml"] = files["harness.toml"].replace("lab/", "math/")
@@ -108,19 +106,6 @@ def test_a_suite_may_have_the_name_of_a_standard_module(sandbox: Sandbox) -> Non
     files["math/reward.py"] = "from math import sqrt\n" + FILES["lab/reward.py"]
     held = HarnessSession(sandbox, as_tree(files))
     assert held.reward([sample(turns=3)]) == [{"solved": 1.0, "short": 0.25}]
-
-
-def test_one_worker_can_take_another_harness(sandbox: Sandbox) -> None:
-    HarnessSession(sandbox, tree())
-    other = "WEIGHTS = {}\ndef reward(rollout): return {'x': 2.0}\n"
-    assert HarnessSession(sandbox, tree(reward=other)).reward([sample()]) == [{"x": 2.0}]
-
-
-def test_an_agent_reads_a_file_beside_it(sandbox: Sandbox) -> None:
-    code = "import pathlib\nTEXT = (pathlib.Path(__file__).parent / 'prompt.md').read_text()\n"
-    reward = code + "WEIGHTS = {}\ndef reward(rollout): return {'x': float(len(TEXT))}\n"
-    held = HarnessSession(sandbox, tree(reward=reward, prompt_md="four"))
-    assert held.reward([sample()]) == [{"x": 4.0}]
 
 
 GROUP = """
@@ -151,26 +136,21 @@ def test_a_group_reward_gets_each_group_whole_and_keeps_the_order(sandbox: Sandb
 
 
 GROUP_RETURNS = {
-    "wrong count": (
-        "[{'x': 1.0}]",
-        "harness_reward_failed",
-        r"reward_group\(\) returned 1 values for 2",
-    ),
-    "nan": ("[{'x': float('nan')}] * 2", "harness_reward_failed", r"x = nan"),
-    "missing": ("[{'x': 1.0}, {}]", "bad_keys", "the components none for rollout 1"),
-    "of reward": ("[{'solved': 1.0}] * 2", "bad_keys", "none that reward"),
-    "no dict": ("[3, 4]", "bad_value", r"reward_group\(\) of rollout 0"),
+    "[{'x': 1.0}]": "harness_reward_failed",
+    "[{'x': float('nan')}] * 2": "harness_reward_failed",
+    "[{'x': 1.0}, {}]": "bad_keys",
+    "[{'solved': 1.0}] * 2": "bad_keys",
+    "[3, 4]": "bad_value",
 }
 
 
-@pytest.mark.parametrize("fault", GROUP_RETURNS)
-def test_a_group_reward_outside_the_contract_is_named(sandbox: Sandbox, fault: str) -> None:
-    value, reason, words = GROUP_RETURNS[fault]
+@pytest.mark.parametrize("value", GROUP_RETURNS)
+def test_a_group_reward_outside_the_contract_is_named(sandbox: Sandbox, value: str) -> None:
     text = GROUP.partition("    turns")[0] + f"    return {value}\n"
     held = HarnessSession(sandbox, tree(reward=text))
-    with pytest.raises(CandidateError, match=words) as caught:
+    with pytest.raises(CandidateError) as caught:
         held.reward([sample(group_id="a"), sample(group_id="a")])
-    assert caught.value.reason == reason
+    assert caught.value.reason == GROUP_RETURNS[value]
 
 
 def test_a_judge_answers_as_data_and_who_got_no_answer_is_no_zero(sandbox: Sandbox) -> None:
@@ -223,7 +203,7 @@ def test_a_harness_that_does_not_load_is_a_candidate_error(sandbox: Sandbox, fau
 
 def test_bytes_that_are_no_text_are_refused(sandbox: Sandbox) -> None:
     files = {**tree().files, "lab/agent.py": b"\xff\xfe"}
-    with pytest.raises(CandidateError, match="not UTF-8"):
+    with pytest.raises(CandidateError, match=r"lab/agent\.py"):
         HarnessSession(sandbox, HarnessTree("c", "t", files))
 
 
@@ -318,29 +298,17 @@ def test_one_broken_diagnostic_does_not_blind_the_others(sandbox: Sandbox) -> No
 # --- contract tests ----------------------------------------------------------------------------
 
 
-def checked(sandbox: Sandbox, **changes: str) -> dict[str, CheckResult]:
-    held = HarnessSession(sandbox, tree(**changes))
-    samples = [sample(outcome=True), sample(outcome=False, turns=5)]
-    return {result.name: result for result in held.check(samples, TASKS)}
-
-
-def test_the_laboratory_harness_passes_its_contract_tests(sandbox: Sandbox) -> None:
-    results = checked(sandbox)
-    assert all(result.ok for result in results.values()), results
-    assert {"lab/agent.py", "lab/reward.py", "lab/filter.py", "lab/recipe.toml"} <= set(results)
-
-
 DIAGNOSTIC = "NAME = 'd'\nLAYER = '{}'\nTHRESHOLDS = {{}}\ndef measure(rollouts): return {}\n"
 CONTRACT = {
-    "run is no coroutine": ({"agent": "def run(t, m, k): ..."}, "lab/agent.py", "async def"),
-    "run takes two": ({"agent": "async def run(t, m): ..."}, "lab/agent.py", "too many"),
+    "run is no coroutine": ({"agent": "def run(t, m, k): ..."}, "lab/agent.py", "run"),
+    "run takes two": ({"agent": "async def run(t, m): ..."}, "lab/agent.py", "run"),
     "reward is random": (
         {
             "reward": "import random\nWEIGHTS = {}\n"
             "def reward(rollout): return {'x': random.random()}\n"
         },
         "lab/reward.py",
-        "different values",
+        "",
     ),
     "reward keeps count": (
         {
@@ -348,7 +316,7 @@ CONTRACT = {
             "def reward(rollout): seen.append(1); return {'x': float(len(seen))}\n"
         },
         "lab/reward.py",
-        "different values",
+        "",
     ),
     "reward is nan": (
         {"reward": FORMS["reward"].format("{'x': float('nan')}")},
@@ -362,23 +330,15 @@ CONTRACT = {
             + "def reward_group(rs): return [{'t' + str(r['turns']): 1.0} for r in rs]\n"
         },
         "lab/reward.py",
-        "the same parts",
+        "",
     ),
     "judge asks numbers": (
         {"reward": JUDGED.partition("def judge")[0] + "def judge(rs): return [1 for _ in rs]\n"},
         "lab/reward.py",
-        "return a string or None",
+        "judge",
     ),
-    "keep is short": (
-        {"filter": FORMS["filter"].format("[1]")},
-        "lab/filter.py",
-        "1 weights for 3",
-    ),
-    "keep is negative": (
-        {"filter": FORMS["filter"].format("[-1, 1, 1]")},
-        "lab/filter.py",
-        "negative",
-    ),
+    "keep is short": ({"filter": FORMS["filter"].format("[1]")}, "lab/filter.py", "1 "),
+    "keep is negative": ({"filter": FORMS["filter"].format("[-1, 1, 1]")}, "lab/filter.py", ""),
     "order invents": (
         {"curriculum": FORMS["curriculum"].format("['z']")},
         "lab/curriculum.py",
@@ -387,7 +347,7 @@ CONTRACT = {
     "measure is text": (
         {"diagnostics__d": DIAGNOSTIC.format("score", "{'x': 'y'}")},
         "lab/diagnostics/d.py",
-        "not a finite number",
+        "x",
     ),
     "measure needs rollouts": (
         {"diagnostics__d": DIAGNOSTIC.format("score", "{'x': 1 / len(rollouts)}")},

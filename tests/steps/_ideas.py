@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from meta_agent.composition.opening import first_version
 from meta_agent.core.config import RunConfig
-from meta_agent.core.loop.budget import one_cell
+from meta_agent.core.loop.budget import one_cell, search_cap, spent
 from meta_agent.core.loop.records import HandedOver, Read, SearchResult, Version
 from meta_agent.core.loop.verbs import propose as propose_step
 from meta_agent.core.loop.verbs.cells import mixed
@@ -108,7 +108,17 @@ def prepare(
 
 
 def searched(bench: Bench) -> SearchResult:
-    return search(bench.run, first_version(bench.run))
+    """Searches. The search spends at most its share, and every attempt counts."""
+    found = search(bench.run, first_version(bench.run))
+    cost = spent(bench.run.ledger, "r")
+    steps = [s for kind in ("train", "eval") for s in bench.run.ledger.steps("r", kind=kind)]
+    assert cost == sum(step.outcome.get("rollouts", 0) for step in steps if step.is_done)
+    if bench.run.config.budget is not None:
+        # The start is trained and read twice, whatever is left.
+        tree = bench.repo.tree(first_version(bench.run).commit)
+        start = one_cell(bench.run.plan, tree) + bench.run.plan.search
+        assert cost <= max(search_cap(bench.run, later=True), start)
+    return found
 
 
 def carried_out(bench: Bench) -> HandedOver:

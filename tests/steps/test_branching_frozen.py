@@ -1,4 +1,4 @@
-"""Every strategy that branches finishes a tiny run on a frozen policy behind a server."""
+"""Every strategy that branches finishes a tiny run on a frozen policy; all but one nightly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from meta_agent.reports import open_display
 from tests.loopback import Call, Say, openai_server
 
 pytestmark = pytest.mark.slow
-WAYS = ("frontier", "archive", "islands", "pareto", "tree", "specialists", "bilevel")
+WAYS = ("frontier", "archive", "islands", "tree", "specialists", "bilevel")
 PROMPTS = "agent/prompts.py"
 HABIT = "The answer is always 42."
 GRADER = "def grade(task, answer):\n    return answer.strip() == task['gold']\n"
@@ -37,7 +37,9 @@ def proposals(_evidence: Any, tree: HarnessTree, *_: Any, **__: Any) -> list[Pro
     return [Proposal(idea, "feat: a habit", edits, 1.0)]
 
 
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize(
+    "name", ["pareto", *(pytest.param(name, marks=pytest.mark.nightly) for name in WAYS)]
+)
 def test_each_finds_the_edit_that_helps_and_is_examined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ from meta_agent.domains.nano.sources import sources
 from meta_agent.reports import Display, open_display, reduce
 from meta_agent.skills import SkillLibrary
 from meta_agent.strategies._baselines import ScoreOnly
-from meta_agent.studies._figures import Result, summary
 from meta_agent.studies.conditions import Comparison, carry_out, declare, human_condition
 from meta_agent.studies.conditions_results import _promotions, _proven_after, report, results_of
 from tests.steps import _bench
@@ -65,84 +64,49 @@ def test_a_persons_harness_gets_the_whole_budget_as_one_training(tmp_path: Path)
     assert human.config.workspace.parent == static.config.workspace.parent
 
 
-def test_a_version_of_a_workspace_may_be_the_persons_harness(tmp_path: Path) -> None:
-    workspace = open_or_create(TINY.model_copy(update={"workspace": tmp_path / "w"}))
-    repo = HarnessRepo.open(workspace.harness_repo)
-    arm = human_condition("human:main", tmp_path / "w", tmp_path / "c")
-    place = Path(arm.removeprefix("human:"))
-    written = {p.relative_to(place).as_posix(): p for p in place.rglob("*") if p.is_file()}
-    assert {path: file.read_bytes() for path, file in written.items()} == dict(
-        repo.tree(repo.head()).files
-    )
-    for name in ("human:nowhere", "main", "human:"):
-        with pytest.raises(ConfigError, match="--arm"):
-            human_condition(name, tmp_path / "w", tmp_path / "c")
-
-
 # --- declaring -----------------------------------------------------------------------------------
 
 
-def test_without_a_budget_every_arm_gets_what_the_plan_declares(tmp_path: Path) -> None:
-    comparison = declared(tmp_path)
-    assert comparison.budget == plan_for(TINY).trainings * (2 * A_STEP + 64)
-    assert {run.config.budget for run in comparison.runs()} == {comparison.budget}
-
-
 def test_arms_differ_in_how_they_search_and_where_they_lie(tmp_path: Path) -> None:
-    full, static = list(declared(tmp_path, seeds=1).runs())
+    """Each gets what the plan declares; runs come seed by seed, from the first seed on."""
+    config = TINY.model_copy(update={"seed": 7})
+    comparison = declared(tmp_path, config=config)
+    full, static, *_ = runs = list(comparison.runs())
+    assert [run.name for run in runs] == ["full-s7", "static-s7", "full-s8", "static-s8"]
     same = full.config.model_dump(exclude={"strategy", "workspace"})
     assert same == static.config.model_dump(exclude={"strategy", "workspace"})
     assert (full.config.strategy, static.config.strategy) == ("full", "static")
-    assert full.config.workspace == tmp_path / "full-s0"
+    assert full.config.workspace == tmp_path / "full-s7"
+    assert comparison.budget == plan_for(TINY).trainings * (2 * A_STEP + 64)
+    assert {run.config.budget for run in runs} == {comparison.budget}
+    # An arm that tries one idea at a time goes on until its budget is spent.
+    (score,) = declared(tmp_path / "score", "score-only", seeds=1).runs()
+    assert score.config.candidates == 1
+    assert score.config.generations >= (score.config.budget or 0) // (2 * A_STEP + 64)
 
 
-def test_runs_come_seed_by_seed_from_the_first_seed_on(tmp_path: Path) -> None:
-    config = TINY.model_copy(update={"seed": 7})
-    names = [run.name for run in declared(tmp_path, config=config).runs()]
-    assert names == ["full-s7", "static-s7", "full-s8", "static-s8"]
-
-
-def test_an_arm_that_tries_one_at_a_time_goes_on_until_its_budget_is_spent(tmp_path: Path) -> None:
-    (run,) = declared(tmp_path, "score-only", seeds=1).runs()
-    assert run.config.candidates == 1
-    assert run.config.generations >= (run.config.budget or 0) // (2 * A_STEP + 64)
-
-
-@pytest.mark.parametrize("conditions", [("full", "best"), ("full", "full"), ()])
-def test_arms_that_are_unknown_or_named_twice_are_refused(
-    tmp_path: Path, conditions: tuple[str, ...]
-) -> None:
-    with pytest.raises(ConfigError, match="different names"):
-        declare(TINY, conditions, 1, tmp_path)
-
-
-def test_a_budget_that_pays_for_nothing_is_refused(tmp_path: Path) -> None:
-    config = TINY.model_copy(update={"budget": 3 * A_STEP})
-    with pytest.raises(ConfigError, match="cannot pay"):
-        declared(tmp_path, config=config)
+def test_unknown_arms_arms_named_twice_and_a_budget_for_nothing_are_refused(tmp_path: Path) -> None:
+    unknown: tuple[tuple[str, ...], ...] = (("full", "best"), ("full", "full"), ())
+    for conditions in unknown:
+        with pytest.raises(ConfigError):
+            declare(TINY, conditions, 1, tmp_path)
+    with pytest.raises(ConfigError, match=str(3 * A_STEP)):
+        declared(tmp_path, config=TINY.model_copy(update={"budget": 3 * A_STEP}))
 
 
 def test_what_was_declared_holds_when_it_is_repeated(tmp_path: Path) -> None:
     first = declared(tmp_path)
     assert declared(tmp_path) == first
     assert declared(tmp_path, "full", "static", "score-only", seeds=3).budget == first.budget
-    with pytest.raises(ConfigError, match="another budget"):
-        declared(tmp_path, config=TINY.model_copy(update={"budget": 10_000}))
-    with pytest.raises(ConfigError, match="train_steps 2, not 3"):
-        declared(tmp_path, config=TINY.model_copy(update={"train_steps": 3, "budget": 2400}))
-    with pytest.raises(ConfigError, match="leaves some out"):
+    others: list[dict[str, Any]] = [
+        {"config": TINY.model_copy(update={"budget": 10_000})},
+        {"config": TINY.model_copy(update={"train_steps": 3, "budget": 2400})},
+    ]
+    for changes in others:
+        with pytest.raises(ConfigError):
+            declared(tmp_path, **changes)
+    with pytest.raises(ConfigError, match="static"):
         declared(tmp_path, "full", seeds=2)
-
-
-def test_a_setting_that_is_younger_than_the_declaration_was_at_its_default(tmp_path: Path) -> None:
-    declared(tmp_path)
-    path = tmp_path / "comparison.json"
-    kept = json.loads(path.read_text())
-    del kept["settings"]["samples"]
-    path.write_text(json.dumps(kept))
-    with pytest.raises(ConfigError, match="samples 2, not 3"):
-        declared(tmp_path, config=TINY.model_copy(update={"samples": 3, "budget": 2400}))
-    assert declared(tmp_path).conditions == ("full", "static")
 
 
 def test_on_a_small_set_it_is_said_which_arms_race(tmp_path: Path) -> None:
@@ -154,8 +118,8 @@ def test_on_a_small_set_it_is_said_which_arms_race(tmp_path: Path) -> None:
     conditions = ("full", "no-diagnostics", "score-only")
     splits = declared(tmp_path / "compared", *conditions, config=config).splits
     assert splits["full"] == splits["no-diagnostics"]
-    assert splits["full"] == "11 tasks raced on, 12 others for the exam"
-    assert splits["score-only"] == "12 tasks searched on, 10 to confirm on"
+    numbers = {arm: [int(n) for n in re.findall(r"\d+", text)] for arm, text in splits.items()}
+    assert (numbers["full"], numbers["score-only"]) == ([11, 12], [12, 10])
     assert len(set(declared(tmp_path / "big").splits.values())) == 1
 
 
@@ -173,14 +137,6 @@ def test_a_run_that_stops_does_not_stop_the_others(tmp_path: Path) -> None:
     stopped = carry_out(declared(tmp_path), evolve, quiet)
     assert sorted(done) == ["full-s0", "full-s1"]
     assert sorted(stopped) == ["static-s0", "static-s1"]
-
-
-def test_a_bug_is_not_swallowed(tmp_path: Path) -> None:
-    def evolve(config: RunConfig, display: Display, stop: threading.Event) -> None:
-        raise KeyError(config.strategy)
-
-    with pytest.raises(KeyError):
-        carry_out(declared(tmp_path), evolve, quiet)
 
 
 def test_a_drain_reaches_every_run_and_begins_none(tmp_path: Path) -> None:
@@ -287,17 +243,6 @@ def test_a_run_that_lost_too_much_is_void(tmp_path: Path, monkeypatch: pytest.Mo
     assert told["arms"]["static"]["versus"] == {}
 
 
-def result(condition: str, clean: tuple[int | None, ...]) -> Result:
-    return Result(
-        condition, 0, "w", clean, 0.5, 1, 1, 1, "start", None, 0, None, {}, (), {}, (), 1.0
-    )
-
-
-def test_where_no_task_is_known_on_both_sides_runs_are_not_compared() -> None:
-    one, other = result("full", (1, None, 0)), result("static", (None, 1, None))
-    assert summary([one], {"static": [other]})["versus"] == {}
-
-
 def test_a_run_that_has_not_ended_is_not_a_result(tmp_path: Path) -> None:
     comparison = declared(tmp_path, "full", seeds=1)
     (run,) = comparison.runs()
@@ -310,37 +255,29 @@ def test_a_run_that_has_not_ended_is_not_a_result(tmp_path: Path) -> None:
     assert results_of(comparison) == []
 
 
-@pytest.mark.parametrize("leaks", [True, False])
-def test_promotions_are_inspected_afterwards(bench: Bench, leaks: bool) -> None:
-    bench.lab.leaks = lambda tree, *_: leaks and "one" in marks(tree)
+def test_promotions_are_inspected_afterwards(bench: Bench) -> None:
+    bench.lab.leaks = lambda tree, *_: "one" in marks(tree)
     prepare(bench, candidates=1)
     having(bench, Idea("one", "data"))
     solving(bench, lambda found: 0.6 if found else 0.5)
     handed = ScoreOnly().carry_out(bench.run, first_version(bench.run))
     assert handed.version.id == "v1"
-    state = reduce(bench.run.ledger, "r")
+    assert promotions_of(bench) == (("g0/c0",), {"g0/c0": ("conduct.leak",)})
+
+
+def promotions_of(bench: Bench) -> tuple[Any, ...]:
     inspector = Inspector(bench.lab.store, bench.lab.domain)
-    promoted, invalid = _promotions(bench.run.ledger, state, inspector)
-    assert promoted == ("g0/c0",)
-    assert invalid == ({"g0/c0": ("conduct.leak",)} if leaks else {})
+    return _promotions(bench.run.ledger, reduce(bench.run.ledger, "r"), inspector)
 
 
 def test_a_claim_counts_as_the_promotion_that_it_is(bench: Bench) -> None:
-    prepare(bench)
-    solving(bench, lambda found: 0.5 + 0.2 * len(found))
-    handed = handed_over(bench, found_with(bench, Idea("one", "data")))
-    assert handed.standing == "proven"
-    state = reduce(bench.run.ledger, "r")
-    inspector = Inspector(bench.lab.store, bench.lab.domain)
-    assert _promotions(bench.run.ledger, state, inspector) == (("claim",), {})
-
-
-def test_what_trains_on_after_the_proof_is_no_part_of_its_cost(bench: Bench) -> None:
+    """What trains on after the proof is no part of its cost."""
     prepare(bench)
     solving(bench, lambda found: 0.5 + 0.2 * len(found))
     found = found_with(bench, Idea("one", "data"))
     before = spent(bench.run.ledger, "r")
-    handed_over(bench, found)
+    assert handed_over(bench, found).standing == "proven"
+    assert promotions_of(bench) == (("claim",), {})
     pairs = MIN_PAIRS * one_pair(bench.run.plan, bench.repo.tree(bench.repo.head()))
     after = _proven_after(bench.run.ledger, "r")
     assert after == before + bench.run.plan.search + pairs < spent(bench.run.ledger, "r")

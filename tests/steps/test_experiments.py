@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import CandidateError, ProviderError
 from meta_agent.core.lab.units import TrainUnit
 from meta_agent.core.ledger import Ledger
@@ -74,105 +74,83 @@ def evals(bench: Bench) -> list[str]:
 # --- what they bring ----------------------------------------------------------------------------
 
 
-def test_an_edit_is_rolled_out_and_reported_like_the_version(bench: Bench) -> None:
-    collected = rich(bench)
-    before, trainings = made(bench), bench.lab.trainings
-    models = with_team(bench, analysed(trying(MORE)))
-    assert len(proposed(bench, collected)) == 1
-    (told,) = models.heard("g0/analyst")
-    assert "The base policy on 8 search tasks" in told
-    assert "the edit: 6 of 8 clean (75.0%), 6 solved" in told
-    assert "the version, same tasks: 8 of 8" in told  # its stored attempts: 100 of 200 are solved
-    _, moved = told.split("What moved, ")
-    assert "clean success 75.0% [" in moved and "\nbehaviour\n" not in moved
-    assert "Every attempt in a line:" in told and "# search search-006 sample 0" in told
-    assert made(bench) - before == 8 and bench.lab.trainings == trainings
-
-
-def test_a_report_is_kept_as_evidence_and_may_be_quoted(bench: Bench) -> None:
-    collected = rich(bench)
+def test_the_team_tries_edits_and_authors_may_quote_what_came_of_it(bench: Bench) -> None:
+    """Five kinds of experiment, their reports, their price, and what is left for others."""
+    collected = _with_stored_training(rich(bench), bench)
+    replace_plan(bench, steps=30)
+    train_with_stored_rows(bench)
     path = "evidence/experiments/01-try.md"
+    keep = {"path": "swe/filter.py", "content": bench.text("swe/filter.py") + "\nSPARE = 1\n"}
+    recipe = {"path": "swe/recipe.toml", "content": bench.text("swe/recipe.toml") + "\n# x\n"}
+    reward = {"path": "swe/reward.py", "content": bench.text("swe/reward.py") + "\nSPARE = 1\n"}
+    turns = analysed(
+        trying(MORE),
+        trying(MORE, split="train", policy="trained"),
+        training(MORE),
+        [("replay_edit", {"edits": [reward]})],
+        trying(MORE, keep),
+        trying(MORE, keep, recipe),
+        authors=[[[("view", {"path": path})], *good()], good(1)],
+    )
     quote = {"path": path, "line": 1, "quote": "- the edit: 6 of 8 clean"}
-    turns = analysed(trying(MORE), authors=[[[("view", {"path": path})], *good()]])
-    turns["g0/analyst"][1] = submit(idea(evidence=[quote]))
+    turns["g0/analyst"][-1] = submit(idea(evidence=[quote]), idea(1))
+    again: list[Call] = [("edit", {**MORE, "old": "MAX_TURNS = 9", "new": "MAX_TURNS = 10"})]
+    turns |= {"g0/c3/proposer": [again, COMMIT, FINISH], "g0/c3/reviewer": APPROVE}
     models = with_team(bench, turns)
-    (candidate,) = proposed(bench, collected)
+    before, trainings = made(bench), bench.lab.trainings
+    candidate, _ = proposed(bench, collected)
     assert candidate.hypothesis.evidence == (f"{path}:2: - the edit: 6 of 8 clean",)
-    assert f"in full at {path}" in models.heard("g0/analyst")[0]
-    assert "The base policy on 8 search tasks" in models.heard("g0/c0/proposer")[0]
+    tried, beside, trained, replayed, both, three = models.heard("g0/analyst")
+    assert "the edit: 6 of 8 clean (75.0%), 6 solved" in tried
+    assert "the version, same tasks: 8 of 8" in tried  # stored attempts: 100 of 200 are solved
+    assert "clean success 75.0% [" in tried and "# search search-006 sample 0" in tried
+    assert "8 train tasks" in beside and "the version, same tasks: 4 of 8" in beside
+    assert "10 steps" in trained and "gain +25.0 points, over tasks [+" in trained
+    assert "the edit: 96 of 128 clean (75.0%), 96 solved" in trained
+    assert "the version: 64 of 128 clean (50.0%), 64 solved" in trained
+    opening, _, last = trained.partition("## The last groups of its training")
+    assert "clean success 66.7% [" in opening and "clean success 100.0% [" in last
+    assert "measured>" in replayed and "rollouts: 8" in replayed
+    assert "the edit: 6 of 8 clean" in both and "static.several_factors" in three
+    assert len(bench.lab.made) - trainings == 2, "the edit and the version, ten steps each"
+    steps = 2 * 10 * bench.lab.rollouts_a_step
+    assert made(bench) - before == 8 + 16 + steps + 2 * 128 + 8
+    declared, spent_here = _declared(bench), made(bench) - before
+    cell = 30 * attempts_a_step(collected.tree) + PLAN.search
+    assert declared == int(EXPERIMENT_SHARE * SEARCH_SHARE * 1000 * cell)
+    assert left_to(models, "g0/analyst") == declared
+    assert f"{declared - 8:,} attempts and 7" in tried, "for the analyst"
+    each = left_to(models, "g0/c0/proposer")
+    assert each == left_to(models, "g0/c1/proposer") and 0 < 2 * each <= declared - spent_here
+    assert revise(bench.run, collected, bench.reading, candidate, "rather ten") is not None
+    assert left_to(models, "g0/c3/proposer") // 2 == each, "a revision has what is left"
 
 
-def test_train_tasks_are_tried_beside_the_version(bench: Bench) -> None:
-    collected = rich(bench)
-    before = made(bench)
-    models = with_team(bench, analysed(trying(MORE, split="train", policy="trained")))
-    proposed(bench, collected)
-    (told,) = models.heard("g0/analyst")
-    assert "The version's trained policy on 8 train tasks" in told
-    assert "the version, same tasks: 4 of 8" in told
-    assert made(bench) - before == 16
-
-
-def test_a_short_training_tells_both_sides(bench: Bench) -> None:
-    collected = rich(bench)
-    replace_plan(bench, steps=30)
-    models = with_team(bench, analysed(training(MORE)))
-    proposed(bench, collected)
-    (told,) = models.heard("g0/analyst")
-    assert "10 steps from the base policy on either side, training seed 0" in told
-    assert "the edit: 96 of 128 clean (75.0%), 96 solved" in told
-    assert "the version: 64 of 128 clean (50.0%), 64 solved" in told
-    assert "gain +25.0 points, over tasks [+" in told
-    assert [name.rpartition("-")[2] for name in bench.lab.made] == ["n2", "n10", "n10"]
-
-
-def test_the_version_is_trained_once_for_all_who_ask(bench: Bench) -> None:
-    collected = rich(bench)
-    replace_plan(bench, steps=30)
-    authors = [[edit(at), STAGED, COMMIT, FINISH] for at in range(3)]
-    models = with_team(bench, analysed(training(MORE), authors=authors))
-    assert len(proposed(bench, collected)) == 3
-    # the version's, the analyst's edit, which is the first author's too, and two others
-    assert len([name for name in bench.lab.made if name.endswith("n10")]) == 4
-    for at in range(3):
-        assert "the edit: 96 of 128 clean" in models.heard(f"g0/c{at}/proposer")[1]
-
-
-def test_what_a_training_went_through_is_told_from_its_ends(bench: Bench) -> None:
-    collected = rich(bench)
+def train_with_stored_rows(bench: Bench) -> None:
+    """A training's first step solves nothing, and later ones everything."""
     plain = bench.lab._train
 
     def stored(unit: TrainUnit, tree: Any) -> Any:
-        name = unit.name
         rows = [
-            rollout(task, name=name, solved=step > 0, group_id=f"train/{step:04d}/000")
+            rollout(task, name=unit.name, solved=step > 0, group_id=f"train/{step:04d}/000")
             for step in range(8)
             for task in bench.lab.domain.tasks("train")[:4]
         ]
-        shard = bench.lab.store.write(f"train-{name}", rows)
-        told = {"name": shard.name, "sha256": shard.sha256}
-        return {**plain(unit, tree), "shard": told}
+        shard = bench.lab.store.write(f"train-{unit.name}", rows)
+        return {**plain(unit, tree), "shard": {"name": shard.name, "sha256": shard.sha256}}
 
     bench.lab._train = stored  # type: ignore[method-assign]
-    replace_plan(bench, steps=30)
-    models = with_team(bench, analysed(training(MORE)))
-    proposed(bench, collected)
-    (told,) = models.heard("g0/analyst")
-    first, _, last = told.partition("## The last groups of its training")
-    assert "## The first groups of its training" in first
-    assert "clean success 66.7% [" in first and "clean success 100.0% [" in last
 
 
-def test_a_reward_is_replayed_without_attempts(bench: Bench) -> None:
-    collected = _with_stored_training(rich(bench), bench)
-    before = made(bench)
-    reward = bench.text("swe/reward.py")
-    change = {"path": "swe/reward.py", "content": reward + "\n# no other\nSPARE = 1\n"}
-    models = with_team(bench, analysed([("replay_edit", {"edits": [change]})]))
-    proposed(bench, collected)
-    (told,) = models.heard("g0/analyst")
-    assert "measured>" in told and "rollouts: 8" in told
-    assert made(bench) == before
+def told_first(models: ScriptedModels, role: str) -> str:
+    return str(models.requests[role, 0].messages[0]["content"])
+
+
+def left_to(models: ScriptedModels, role: str) -> int:
+    """The attempts that a prompt says are left, of eight calls."""
+    stated = re.search(r"([\d,]+) attempts and 8 calls", told_first(models, role))
+    assert stated
+    return int(stated[1].replace(",", ""))
 
 
 def _with_stored_training(collected: Collected, bench: Bench) -> Collected:
@@ -188,34 +166,7 @@ def _with_stored_training(collected: Collected, bench: Bench) -> Collected:
     return collected._replace(trained=collected.trained._replace(shard=told))
 
 
-def test_two_factors_that_mask_each_other_are_tried_together(bench: Bench) -> None:
-    collected = rich(bench)
-    keep = {"path": "swe/filter.py", "content": bench.text("swe/filter.py") + "\nSPARE = 1\n"}
-    recipe = {"path": "swe/recipe.toml", "content": bench.text("swe/recipe.toml") + "\n# x\n"}
-    models = with_team(bench, analysed(trying(MORE, keep), trying(MORE, keep, recipe)))
-    proposed(bench, collected)
-    both, three = models.heard("g0/analyst")
-    assert "the edit: 6 of 8 clean" in both
-    assert "static.several_factors" in three
-
-
 # --- what they take -----------------------------------------------------------------------------
-
-
-def test_both_prompts_say_what_is_left(bench: Bench) -> None:
-    collected = rich(bench)
-    models = with_team(bench, analysed(trying(MORE), authors=[good(), good(1)]))
-    proposed(bench, collected)
-    declared = _declared(bench)
-    lent = f"{declared:,} attempts and 8 calls are left to you, of the {declared:,} attempts"
-    assert lent in str(models.requests["g0/analyst", 0].messages[0]["content"])
-    assert (
-        f"[in full at evidence/experiments/01-try.md; {declared - 8:,} attempts and 7"
-        in (models.heard("g0/analyst")[0])
-    )
-    for at in range(2):
-        said = str(models.requests[f"g0/c{at}/proposer", 0].messages[0]["content"])
-        assert f"{(declared - 8) // 2:,} attempts and 8 calls are left to you" in said
 
 
 def _declared(bench: Bench) -> int:
@@ -224,65 +175,42 @@ def _declared(bench: Bench) -> int:
     return int(step.outcome["attempts"])
 
 
-def test_a_generation_declares_a_part_of_the_searchs_share(bench: Bench) -> None:
-    collected = rich(bench)
-    with_team(bench, analysed())
-    proposed(bench, collected)
-    cell = PLAN.steps * attempts_a_step(collected.tree) + PLAN.search
-    assert _declared(bench) == int(EXPERIMENT_SHARE * SEARCH_SHARE * 1000 * cell)
-
-
-@pytest.mark.parametrize("why", ["no room beside a bundle", "a race", "by score", "scores alone"])
+@pytest.mark.parametrize("why", ["no room beside a bundle", "a race", "scores alone"])
 def test_where_nothing_is_lent_nothing_is_offered(bench: Bench, why: str) -> None:
     collected = rich(bench)
     with_team(bench, analysed())
     if why == "no room beside a bundle":
         replace_plan(bench, trainings=5)
     elif why == "a race":
-        replace_plan(bench, race=2000)
+        bench.run.plan = as_frozen(PLAN, race=2000, looks=(5,), confirm=40)
     else:
-        named = {"by score": "score-only", "scores alone": "no-diagnostics"}[why]
-        bench.run.config = replace_config(bench, strategy=named)
+        bench.run.config = bench.run.config.model_copy(update={"strategy": "no-diagnostics"})
     models = bench.run.models
     assert isinstance(models, ScriptedModels)
     assert len(proposed(bench, collected)) == 1
     for role in ("g0/analyst", "g0/c0/proposer"):
-        request = models.requests[role, 0]
+        request, prompt = models.requests[role, 0], told_first(models, role)
         assert not any(tool.name.endswith("_edit") for tool in request.tools)
-        assert "experiment" not in str(request.messages[0]["content"]).replace("small exper", "")
+        assert "experiment" not in prompt.replace("small exper", "")
+        assert ("a race of 2,000 attempts" in prompt) == (why == "a race")
 
 
-def replace_config(bench: Bench, **changes: Any) -> RunConfig:
-    return RunConfig.from_json({**bench.run.config.to_json(), **changes})
-
-
-def test_a_call_beyond_what_is_left_is_refused_in_a_sentence(bench: Bench) -> None:
+def test_calls_and_attempts_beyond_what_is_left_are_refused(bench: Bench) -> None:
     collected = rich(bench)
     replace_plan(bench, trainings=12, steps=30)
     step = attempts_a_step(collected.tree)
     most = int(EXPERIMENT_SHARE * SEARCH_SHARE * 12 * (30 * step + PLAN.search))
     assert most < 2 * (10 * step + 128)
     before = bench.lab.made.copy()
-    tries = [trying({**MORE, "new": f"MAX_TURNS = {9 + at}"}, tasks=8) for at in range(8)]
+    tries = [trying({**MORE, "new": f"MAX_TURNS = {9 + at}"}, tasks=8) for at in range(9)]
     models = with_team(bench, analysed(training(MORE), *tries))
     proposed(bench, collected)
-    absent, *told = models.heard("g0/analyst")
+    absent, *told, refused = models.heard("g0/analyst")
     assert "train_edit" not in [tool.name for tool in models.requests["g0/analyst", 0].tools]
-    assert "train_edit" not in str(models.requests["g0/analyst", 0].messages)
-    assert "no tool" in absent
-    assert len(told) == 8
+    assert absent.startswith("ERROR: ")
+    assert len([text for text in told if "the edit: 6 of 8" in text]) == len(told) == 8
+    assert refused.startswith("ERROR: ") and "0 calls" in refused
     assert bench.lab.made == before
-
-
-def test_calls_are_counted_too(bench: Bench) -> None:
-    collected = rich(bench)
-    tries = [trying({**MORE, "new": f"MAX_TURNS = {9 + at}"}) for at in range(9)]
-    models = with_team(bench, analysed(*tries))
-    proposed(bench, collected)
-    *told, refused = models.heard("g0/analyst")
-    assert len([one for one in told if "the edit: 6 of 8" in one]) == 8
-    assert refused.startswith("ERROR: this needs one call and 8 attempts; ")
-    assert " and 0 calls are left to you" in refused
 
 
 def test_a_recipe_with_a_giant_batch_is_priced_by_it(bench: Bench) -> None:
@@ -294,7 +222,7 @@ def test_a_recipe_with_a_giant_batch_is_priced_by_it(bench: Bench) -> None:
     models = with_team(bench, analysed(training(change)))
     proposed(bench, collected)
     (told,) = models.heard("g0/analyst")
-    assert f"this needs one call and {2 * 512 * 8 + 128 + 128:,} attempts" in told
+    assert told.startswith("ERROR: ") and f"{2 * 512 * 8 + 128 + 128:,} attempts" in told
     assert bench.lab.made == before
 
 
@@ -319,13 +247,17 @@ def test_a_run_that_stops_repeats_no_experiment(bench: Bench) -> None:
     assert all(s.attempts == 1 for s in bench.run.ledger.steps(kind="experiment"))
 
 
-def test_a_recording_is_heard_again_word_for_word_in_another_workspace(
+def test_the_version_is_trained_once_for_all_and_a_recording_is_heard_again_elsewhere(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replace_plan(bench, steps=30)
     authors = [[edit(at), STAGED, COMMIT, FINISH] for at in range(3)]
     first = with_team(bench, analysed(training(MORE), authors=authors))
     commits = [one.commit for one in proposed(bench, rich(bench))]
+    # the version's, the analyst's edit, which is the first author's too, and two others
+    assert len([name for name in bench.lab.made if name.endswith("n10")]) == 4
+    for at in range(3):
+        assert "the edit: 96 of 128 clean" in first.heard(f"g0/c{at}/proposer")[1]
     with Ledger.open(tmp_path / "other.sqlite") as ledger:
         folder = tmp_path / "other"
         folder.mkdir()
@@ -335,18 +267,6 @@ def test_a_recording_is_heard_again_word_for_word_in_another_workspace(
         again.recorded = dict(first.recorded)
         assert [one.commit for one in proposed(other, rich(other))] == commits
     assert again.live == []
-
-
-def test_a_revision_has_what_the_generation_left(bench: Bench) -> None:
-    collected = rich(bench)
-    turns = analysed(trying(MORE))
-    again: list[Call] = [("edit", {**MORE, "old": "MAX_TURNS = 9", "new": "MAX_TURNS = 10"})]
-    turns |= {"g0/c3/proposer": [again, COMMIT, FINISH], "g0/c3/reviewer": APPROVE}
-    models = with_team(bench, turns)
-    (candidate,) = proposed(bench, collected)
-    assert revise(bench.run, collected, bench.reading, candidate, "rather ten") is not None
-    said = str(models.requests["g0/c3/proposer", 0].messages[0]["content"])
-    assert f"{_declared(bench) - 8:,} attempts and 8 calls are left to you" in said
 
 
 # --- what goes wrong ----------------------------------------------------------------------------
@@ -362,9 +282,8 @@ def test_an_edit_that_fails_its_checks_costs_nothing(bench: Bench) -> None:
     models = with_team(bench, analysed(*calls))
     proposed(bench, collected)
     syntax, loads, empty, none = models.heard("g0/analyst")
-    assert "static.python_syntax" in syntax and "FAILED its checks, nothing ran" in syntax
-    assert "contract.load" in loads and "edits no file" in empty
-    assert "'edits' must be a list" in none
+    assert "static.python_syntax" in syntax and "contract.load" in loads
+    assert empty.startswith("ERROR: ") and none.startswith("ERROR: ")
     assert evals(bench) == before and not bench.run.ledger.steps(kind="experiment")
 
 
@@ -381,7 +300,7 @@ def test_an_edit_that_breaks_while_it_is_measured_is_an_answer(bench: Bench) -> 
     models = with_team(bench, analysed(training(MORE), trying(MORE)))
     assert len(proposed(bench, collected)) == 1
     for told in models.heard("g0/analyst"):
-        assert "FAILED>" in told and "It cannot be measured: its agent ate the sandbox" in told
+        assert "FAILED>" in told and "its agent ate the sandbox" in told
 
 
 HOSTILE = ["../x.py", "/etc/passwd", "harness.toml", "swe/../harness.toml", "tests/grade.py", "",
@@ -389,55 +308,24 @@ HOSTILE = ["../x.py", "/etc/passwd", "harness.toml", "swe/../harness.toml", "tes
            "swe/" + "a" * 5000, ".git/config", "swe/\u202eyp.tnega"]  # fmt: skip
 
 
-def test_no_hostile_name_reaches_a_sandbox(bench: Bench) -> None:
+UNOFFERED: list[dict[str, Any]] = [
+    {"split": "confirm"}, {"split": "vault"}, {"policy": "../w"}, {"tasks": 33}, {"edits": "x"},
+    {"edits": [MORE] * 21}, {"edits": [["x"]]}, {"edits": [{**MORE, "old": 5}]},
+    {"edits": [{**MORE, "new": "y" * 200_001}]}, {"tasks": True},
+]  # fmt: skip
+
+
+def test_no_hostile_name_reaches_a_sandbox_and_only_what_is_offered_is_done(bench: Bench) -> None:
     collected = rich(bench)
     before = evals(bench)
     tries = [trying({"path": path, "content": "x = 1\n"}) for path in HOSTILE]
+    tries += [trying(MORE, **changes) for changes in UNOFFERED]
     models = with_team(bench, analysed(*tries))
     assert len(proposed(bench, collected)) == 1
     heard = models.heard("g0/analyst")
-    assert len(heard) == len(HOSTILE)
+    assert len(heard) == len(tries)
     assert all(told.startswith("ERROR: ") for told in heard), json.dumps(heard, indent=1)
     assert evals(bench) == before and not bench.run.ledger.steps(kind="experiment")
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"split": "confirm"}, {"split": "vault"}, {"policy": "../w"}, {"tasks": 33}, {"edits": "x"},
-     {"edits": [MORE] * 21}, {"edits": [["x"]]}, {"edits": [{**MORE, "old": 5}]},
-     {"edits": [{**MORE, "new": "y" * 200_001}]}, {"tasks": True}],
-)  # fmt: skip
-def test_only_what_is_offered_can_be_asked_for(bench: Bench, changes: dict[str, Any]) -> None:
-    collected = rich(bench)
-    before = evals(bench)
-    models = with_team(bench, analysed(trying(MORE, **changes)))
-    proposed(bench, collected)
-    assert models.heard("g0/analyst")[0].startswith("ERROR: ")
-    assert evals(bench) == before
-
-
-# --- what the team is told beside ----------------------------------------------------------------
-
-
-def test_the_team_is_told_what_rounds_remain(bench: Bench) -> None:
-    collected = rich(bench)
-    bench.run.once("g0/propose/budget", "budget", {}, lambda: {"cells": 7})
-    models = with_team(bench, analysed())
-    proposed(bench, collected)
-    said = str(models.requests["g0/analyst", 0].messages[0]["content"])
-    assert "This is generation 0; at most 2 more are asked for ideas after it." in said
-    assert "The search's share of the budget pays for 7 more trainings." in said
-
-
-def test_a_race_is_told_as_it_is(bench: Bench) -> None:
-    bench.run.plan = as_frozen(PLAN, race=2000, looks=(5,), confirm=40)
-    models = with_team(bench, analysed())
-    proposed(bench)
-    for role in ("g0/analyst", "g0/c0/proposer"):
-        said = str(models.requests[role, 0].messages[0]["content"])
-        assert "a race of 2,000 attempts on 200 search tasks" in said
-        assert "in blocks of 8 attempts" in said and "5 samples of each of 40 tasks" in said
-        assert "once without each" not in said and "bundle" not in said
 
 
 # --- what the rules agent tries by itself ---------------------------------------------------------
@@ -457,12 +345,3 @@ def test_the_rules_agent_tries_small_edits_once_and_counts_them(bench: Bench) ->
     measured = evals(bench)
     assert [one.commit for one in proposed(bench, collected)] == [one.commit for one in found]
     assert evals(bench) == measured
-
-
-def test_small_edits_wait_for_a_budget_that_pays_for_them(bench: Bench) -> None:
-    collected = rich(bench)
-    replace_plan(bench, trainings=3)
-    bench.reading = bench.reading._replace(untrained=bench.reading.evidence)
-    before = evals(bench)
-    proposed(bench, collected)
-    assert evals(bench) == before

@@ -144,10 +144,6 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
         yield Suite(folder, ledger, patch)
 
 
-def test_there_are_twenty_orders() -> None:
-    assert len(ORDERS) == 20
-
-
 @pytest.mark.parametrize("name", ORDERS)
 def test_what_an_obedient_model_does_comes_to_nothing(suite: Suite, name: str) -> None:
     number = list(ORDERS).index(name)

@@ -28,6 +28,9 @@ GOOD = {"description": "Raise the turn limit. Use when stop reason turn_limit is
 def taught(bench: Bench, *turns: Turn) -> tuple[Skill, ScriptedModels, Candidate]:
     models = with_team(bench, {**script(good()), "g0/c0/librarian": list(turns)})
     (candidate,) = proposed(bench)
+    told = {"metric": "signal.dead", "predicted": -0.2, "realised": -0.35}
+    key = f"{candidate.id}/verdict"
+    bench.run.once(key, "verdict", {}, lambda: {"calibration": told})
     learn(bench.run, candidate, VERDICT, bench.reading)
     (skill,) = bench.run.skills.all()
     assert validate(skill.path) == []
@@ -39,7 +42,12 @@ def write(**changes: Any) -> Turn:
 
 
 def test_the_librarian_words_the_lesson_and_the_host_its_numbers(bench: Bench) -> None:
-    skill, models, candidate = taught(bench, write())
+    """It hears what the metric did, may mend its lesson, and the lesson is quarantined."""
+    skill, models, candidate = taught(bench, UNUSABLE["a link"], write())
+    assert skill.status == "quarantine"
+    assert "signal.dead: predicted -0.2, realised -0.35" in models.opening("g0/c0/librarian")
+    (refused,) = models.heard("g0/c0/librarian")
+    assert refused.startswith("ERROR: ") and "lesson" in refused
     assert skill.description == GOOD["description"]
     assert LESSON in skill.body
     assert "+5.0 points [+2.0, +8.0]" in skill.body
@@ -48,28 +56,8 @@ def test_the_librarian_words_the_lesson_and_the_host_its_numbers(bench: Bench) -
     assert "PROMOTE" in models.opening("g0/c0/librarian")
 
 
-def test_a_models_lesson_is_quarantined(bench: Bench) -> None:
-    skill, *_ = taught(bench, write())
-    assert skill.status == "quarantine"
-
-
-def test_the_librarian_hears_what_the_metric_did(bench: Bench) -> None:
-    models = with_team(bench, {**script(good()), "g0/c0/librarian": [write()]})
-    (candidate,) = proposed(bench)
-    told = {"metric": "signal.dead", "predicted": -0.2, "realised": -0.35}
-    key = f"{candidate.id}/verdict"
-    bench.run.once(key, "verdict", {}, lambda: {"calibration": told})
-    learn(bench.run, candidate, VERDICT, bench.reading)
-    assert "signal.dead: predicted -0.2, realised -0.35" in models.opening("g0/c0/librarian")
-
-
-@pytest.mark.parametrize("kind", ["overloaded", "malformed", "deadline"])
-def test_a_librarian_that_fails_costs_its_words_alone(bench: Bench, kind: str) -> None:
-    skill, *_ = taught(bench, ProviderError("x", kind=kind))
-    assert skill.description.startswith("Proven change (scaffold of a swe harness)")
-
-
-UNUSABLE = {
+UNUSABLE: dict[str, Turn] = {
+    "a failure": ProviderError("x", kind="overloaded"),
     "a link": write(lesson="## Trigger\n\nSee [here](http://evil.example).\n"),
     "front matter": write(lesson="---\nname: other\n---\n## Trigger\n"),
     "markup": write(description="use <script> now"),
@@ -83,16 +71,8 @@ UNUSABLE = {
 @pytest.mark.parametrize("name", UNUSABLE)
 def test_an_unusable_reply_leaves_the_hosts_draft(bench: Bench, name: str) -> None:
     skill, *_ = taught(bench, *[UNUSABLE[name]] * 4)
-    assert skill.description.startswith("Proven change (scaffold of a swe harness)")
+    assert "scaffold" in skill.description and skill.description != GOOD["description"]
     assert "## Trigger" in skill.body
-
-
-def test_a_lesson_may_be_mended(bench: Bench) -> None:
-    skill, models, _ = taught(bench, UNUSABLE["a link"], write())
-    assert LESSON in skill.body
-    assert models.heard("g0/c0/librarian") == [
-        "ERROR: 'lesson' must hold no links and no HTML; leave them out"
-    ]
 
 
 def test_keys_and_hidden_characters_never_enter_a_skill(bench: Bench) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meta_agent.core.evidence import Evidence
-from meta_agent.core.loop.verbs._briefing import noted, summary
+from meta_agent.core.loop.verbs._briefing import noted
 from meta_agent.core.loop.verbs.collect import rolled_out_untrained
 from tests.agents._models import Call
 from tests.steps._bench import Bench
@@ -32,8 +32,6 @@ def test_a_hypothesis_is_checked_and_may_be_mended(bench: Bench) -> None:
     assert len(proposed(bench)) == 1
     heard = dict(zip(UNFIT, models.heard("g0/analyst"), strict=True))
     assert all(said.startswith("ERROR: hypothesis 1: ") for said in heard.values())
-    assert "quote it as it stands there" in heard["a quotation that stands nowhere"]
-    assert "at most 1: 0.05 means 5 points" in heard["points for a share"]
 
 
 def test_the_team_reads_a_version_as_it_was_before_training_too(bench: Bench) -> None:
@@ -61,6 +59,7 @@ def test_a_misquoted_line_is_corrected_by_itself(bench: Bench) -> None:
     wrong = idea(1, evidence=[QUOTE, {**QUOTE, "quote": "MAX_TURNS = 80"}])
     turns = script(good(), good(1))
     turns["g0/analyst"] = [
+        correct(1, 1),
         submit(idea(), wrong),
         correct(3, 1),
         correct(2, 2, quote="MAX_TURNS = 81"),
@@ -68,39 +67,35 @@ def test_a_misquoted_line_is_corrected_by_itself(bench: Bench) -> None:
     ]
     models = with_team(bench, turns)
     assert len(proposed(bench)) == 2
-    first, nowhere, again = models.heard("g0/analyst")
-    assert "hypothesis 1" not in first and "hypothesis 2: line 2 of its evidence" in first
+    nothing, first, nowhere, again = models.heard("g0/analyst")
+    assert nothing.startswith("ERROR: "), "there is nothing to correct"
+    assert "hypothesis 1" not in first and "hypothesis 2: line 2" in first
     agent = bench.repo.tree(bench.repo.head()).files[AGENT].decode().splitlines()
-    assert f"\n9: {agent[8]}\n" in first and "All else is kept" in first
-    assert "hypothesis 3 has 0 lines of evidence, not 1" in nowhere
-    assert "MAX_TURNS = 81" in again
-
-
-def test_a_correction_needs_something_to_correct(bench: Bench) -> None:
-    turns = script(good())
-    turns["g0/analyst"] = [correct(1, 1), submit(idea())]
-    models = with_team(bench, turns)
-    assert len(proposed(bench)) == 1
-    assert "there is no quotation to correct" in models.heard("g0/analyst")[0]
+    assert f"\n9: {agent[8]}\n" in first
+    assert "hypothesis 3" in nowhere and "MAX_TURNS = 81" in again
 
 
 def test_a_pair_of_which_one_masks_the_other_is_labelled(bench: Bench) -> None:
     turns = script(good(), good(1))
+    falling = idea(direction="down", expected_delta=0.2)
+    submitted = {"hypotheses": [falling, idea(1, masked_by=1)], "noted": "the reward pays length"}
     turns["g0/analyst"] = [
-        submit(idea(), idea(1, masked_by=2)),
-        submit(idea(), idea(1, masked_by=1)),
+        submit(falling, idea(1, masked_by=2)),
+        [("submit_hypotheses", submitted)],
     ]
     models = with_team(bench, turns)
     first, second = (candidate.hypothesis for candidate in proposed(bench))
-    assert second.risks == (f"shows nothing without: {first.statement}",) and not first.risks
-    assert "masked_by is 2, but must number another of the 2" in models.heard("g0/analyst")[0]
+    assert len(second.risks) == 1 and first.statement in second.risks[0] and not first.risks
+    assert "masked_by is 2" in models.heard("g0/analyst")[0]
+    assert first.expected_delta == -0.2, "a falling metric has a negative prediction"
+    assert noted(bench.run) == [("g0", "the reward pays length")], "for the next analyst"
 
 
 def test_an_analyst_that_finds_nothing_leaves_nothing_to_try(bench: Bench) -> None:
     with_team(bench, {"g0/analyst": ["Hard to say."] * 30})
     assert proposed(bench) == []
     (row,) = refused(bench)
-    assert (row["statement"], row["code"]) == ("the analysis of the version", "looped")
+    assert row["code"] == "looped"
 
 
 def test_an_analyst_may_say_that_nothing_is_left(bench: Bench) -> None:
@@ -109,21 +104,3 @@ def test_an_analyst_may_say_that_nothing_is_left(bench: Bench) -> None:
     assert proposed(bench) == [] and refused(bench) == []
     (step,) = bench.run.ledger.steps(kind="proposal")
     assert step.outcome["nothing"] == reason
-    assert summary(step.outcome) == f"nothing to try: {reason}"
-
-
-def test_what_an_analyst_notes_reaches_the_next_one(bench: Bench) -> None:
-    turns = script(good())
-    turns["g0/analyst"] = [
-        [("submit_hypotheses", {"hypotheses": [idea()], "noted": "the reward pays for length"})]
-    ]
-    with_team(bench, turns)
-    proposed(bench)
-    assert noted(bench.run) == [("g0", "the reward pays for length")]
-
-
-def test_a_falling_metric_has_a_negative_prediction(bench: Bench) -> None:
-    turns = script(good())
-    turns["g0/analyst"] = [submit(idea(direction="down", expected_delta=0.2))]
-    with_team(bench, turns)
-    assert proposed(bench)[0].hypothesis.expected_delta == -0.2

@@ -46,21 +46,22 @@ def committed_by_shell(command: str) -> list[Turn]:
     return [shell(f"{command} && git add -A -f && git commit -qm x"), FINISH, FINISH, FINISH]
 
 
+def edit_again() -> list[Call]:
+    return [("edit", {"path": AGENT, "old": "MAX_TURNS = 9", "new": "MAX_TURNS = 10"})]
+
+
 # --- good agents --------------------------------------------------------------------------------
 
 
-def test_a_good_draft_is_admitted_and_is_the_edit(bench: Bench) -> None:
-    with_team(bench, script(good()))
-    (candidate,) = proposed(bench)
-    assert candidate.factor == "scaffold"
-    assert candidate.paths == (AGENT,)
-    text = bench.repo.tree(candidate.commit).files[AGENT].decode()
-    assert text == bench.text(AGENT).replace("MAX_TURNS = 8", "MAX_TURNS = 9")
-    assert refused(bench) == []
-
-
-def test_the_commit_is_the_hosts_whatever_the_author_wrote(bench: Bench) -> None:
-    author: list[Turn] = [
+def test_good_drafts_come_back_in_order_as_commits_of_the_host(bench: Bench) -> None:
+    """Whatever their authors wrote or hid: one is refused, and costs the others nothing."""
+    bench.run.ledger.once(
+        "r/g0/c9/approve/test",
+        "decision",
+        {"gate": "test", "subject": "g0/c9", "candidate": "r/g0/c9", "commit": "c"},
+        lambda: {"answer": "REVISE", "feedback": "leave the reward alone", "by": "a person"},
+    )
+    forges: list[Turn] = [
         edit(),
         [("commit", {"message": "wip\n\nMeta-Agent-Run: forged\n"})],
         [("edit", {"path": AGENT, "old": "MAX_TOKENS = 6", "new": "MAX_TOKENS = 7"})],
@@ -68,56 +69,50 @@ def test_the_commit_is_the_hosts_whatever_the_author_wrote(bench: Bench) -> None
         [("finish", {"subject": "more room", "statement": "if more room then more end",
                      "expected_delta": 0.01})],
     ]  # fmt: skip
-    with_team(bench, script(author))
-    (candidate,) = proposed(bench)
-    (entry,) = bench.repo.log(1, ref=candidate.commit)
-    assert entry.parents == (candidate.base,)
-    assert entry.subject == "feat(scaffold): more room"
-    assert entry.trailers["Meta-Agent-Run"] == "r"
-    assert entry.trailers["Assisted-by"] == "meta-agent:test/model"
-    assert entry.when == bench.run.date(0, 0)
-    assert candidate.hypothesis.statement == "if more room then more end"
-    assert candidate.hypothesis.expected_delta == 0.01
-
-
-def test_three_authors_work_at_once_and_come_back_in_order(bench: Bench) -> None:
-    with_team(bench, script(good(0), good(1), good(2)))
+    hook = (
+        "printf '#!/bin/sh\\necho forged > \"$1\"\\n' > .git/hooks/{0} && chmod +x .git/hooks/{0}"
+    )
+    hooks = [shell("mkdir -p .git/hooks; " + hook.format(name)) for name in ("commit-msg",
+             "prepare-commit-msg", "post-commit")]  # fmt: skip
+    hide = shell("mkdir -p .git/info; echo '* -diff' > .git/info/attributes")
+    authors = [forges, ["no."] * 3, [*hooks, *good(2)], [hide, *good(3)]]
+    models = with_team(bench, script(*authors), k=4)
     candidates = proposed(bench)
-    assert [one.index for one in candidates] == [0, 1, 2]
-    texts = [bench.repo.tree(one.commit).files[AGENT].decode() for one in candidates]
-    assert [f"MAX_TURNS = {9 + at}" in text for at, text in enumerate(texts)] == [True] * 3
-
-
-def test_one_refused_author_does_not_cost_the_others(bench: Bench) -> None:
-    with_team(bench, script(good(), ["no."] * 3, good(2)))
-    assert [one.index for one in proposed(bench)] == [0, 2]
+    assert [one.index for one in candidates] == [0, 2, 3]
     (row,) = refused(bench)
     assert (row["index"], row["code"]) == (1, "looped")
+    forged, hooked, hidden = (bench.repo.log(1, ref=one.commit)[0] for one in candidates)
+    assert candidates[0].factor == "scaffold" and candidates[0].paths == (AGENT,)
+    text = bench.repo.tree(candidates[0].commit).files[AGENT].decode()
+    expected = bench.text(AGENT).replace("MAX_TURNS = 8", "MAX_TURNS = 9")
+    assert text == expected.replace("MAX_TOKENS = 6", "MAX_TOKENS = 7")
+    assert forged.parents == (candidates[0].base,) and forged.when == bench.run.date(0, 0)
+    assert forged.subject == "feat(scaffold): more room"
+    assert forged.trailers["Meta-Agent-Run"] == "r"
+    assert forged.trailers["Assisted-by"] == "meta-agent:test/model"
+    assert candidates[0].hypothesis.statement == "if more room then more end"
+    assert candidates[0].hypothesis.expected_delta == 0.01
+    assert hooked.subject == hidden.subject == "feat(scaffold): allow more turns"
+    assert "+MAX_TURNS = 12" in models.opening("g0/c3/reviewer"), "it sees what was hidden"
+    assert "leave the reward alone" in models.opening("g0/analyst")
 
 
-def test_an_author_mends_what_it_is_told(bench: Bench) -> None:
+def test_an_author_mends_what_it_is_told_and_rehearses_on_its_own_files(bench: Bench) -> None:
     broken = [("edit", {"path": AGENT, "content": "def run(:\n"})]
-    author: list[Turn] = [FINISH, broken, FINISH, shell("git reset -q --hard HEAD~1")]
-    models = with_team(bench, script([*author, edit(), FINISH]))
-    assert len(proposed(bench)) == 1
-    heard = "\n".join(models.heard("g0/c0/proposer"))
-    assert "never_committed" in heard and "breaks_contract" in heard
-
-
-def test_rehearsals_run_on_the_authors_files(bench: Bench) -> None:
-    broken = [("edit", {"path": AGENT, "content": "x = (\n"})]
     tests: list[Call] = [("run_contract_tests", {})]
-    mended = shell("git checkout -q .")
-    models = with_team(bench, script([edit(), tests, broken, tests, mended, *good()]))
+    undone = shell("git reset -q --hard HEAD~1")
+    author: list[Turn] = [FINISH, edit(), tests, broken, tests, FINISH, undone, edit(), FINISH]
+    models = with_team(bench, script(author))
     assert len(proposed(bench)) == 1
-    _, first, _, second, *_ = models.heard("g0/c0/proposer")
-    assert "contract tests pass" in first
-    assert "FAILED" in second and "python_syntax" in second
+    heard = models.heard("g0/c0/proposer")
+    assert "never_committed" in heard[0] and "FAILED" not in heard[2]
+    assert "FAILED" in heard[4] and "python_syntax" in heard[4] and "breaks_contract" in heard[5]
 
 
 def test_arguments_that_models_fill_in_anyway_do_no_harm(bench: Bench) -> None:
     change = {"path": AGENT, "old": "MAX_TURNS = 8", "new": "MAX_TURNS = 9", "content": ""}
     author: list[Turn] = [
+        [("edit", {"path": "swe/reward.py", "content": "WEIGHTS = {}\n"})],
         [("view", {"path": AGENT, "start_line": 0, "lines": 0})],
         [("edit", {"path": AGENT, "old": "", "new": "", "content": ""})],
         [("edit", change)],
@@ -128,9 +123,11 @@ def test_arguments_that_models_fill_in_anyway_do_no_harm(bench: Bench) -> None:
     (candidate,) = proposed(bench)
     assert b"MAX_TURNS = 9" in bench.repo.tree(candidate.commit).files[AGENT]
     assert candidate.hypothesis.expected_delta == 0.03
-    heard = models.heard("g0/c0/proposer")
-    assert "1: " in heard[0] and heard[1].startswith("ERROR: give `old` and `new`")
-    assert "-MAX_TURNS = 8\n+MAX_TURNS = 9\n" in heard[2]
+    assert candidate.paths == (AGENT,)
+    another, viewed, empty, done, *_ = models.heard("g0/c0/proposer")
+    assert another.startswith("ERROR: ") and "reward" in another, "another factor's file"
+    assert "1: " in viewed and empty.startswith("ERROR: ")
+    assert "-MAX_TURNS = 8\n+MAX_TURNS = 9\n" in done
 
 
 # --- bad agents ---------------------------------------------------------------------------------
@@ -163,6 +160,14 @@ BAD: dict[str, tuple[Sequence[Turn], str]] = {
                                        + [FINISH] * 4, "uncommitted"),
     "takes its change back": ([edit(), COMMIT, shell("git revert -n HEAD && git commit -qm y")]
                             + [FINISH] * 4, "empty"),
+    "lies about its commit": ([shell("git config commit.cleanup verbatim; "
+                                     "git config i18n.commitEncoding ISO-8859-1"), *good()],
+                              "commit_headers"),
+    "is rejected twice": ([*good(), edit_again(), COMMIT, FINISH], "refused_by_reviewer"),
+    "is not reviewed": (good(), "not_reviewed"),
+}  # fmt: skip
+REVIEWS: dict[str, tuple[Sequence[Turn], Sequence[Turn]]] = {
+    "is rejected twice": (REJECT, REJECT), "is not reviewed": (["Looks fine to me."] * 9, ()),
 }  # fmt: skip
 
 
@@ -173,7 +178,12 @@ def rogues(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bench, li
     with Ledger.open(folder / "ledger.sqlite") as ledger, pytest.MonkeyPatch.context() as patch:
         bench = Bench(folder, ledger, patch)
         authors = [*(author for author, _ in BAD.values()), good(len(BAD))]
-        with_team(bench, script(*authors), k=len(authors))
+        reviews = {
+            f"g0/c{at}/reviewer{look}": turns
+            for at, name in enumerate(BAD)
+            for look, turns in zip(("", "2"), REVIEWS.get(name, ()), strict=False)
+        }
+        with_team(bench, script(*authors, **reviews), k=len(authors))
         yield bench, proposed(bench)
 
 
@@ -192,26 +202,6 @@ def test_a_good_agent_among_bad_ones_gets_through(rogues: tuple[Bench, list[Cand
     bench, admitted = rogues
     assert [one.index for one in admitted] == [len(BAD)]
     assert list(bench.repo.candidates().values()) == [admitted[0].commit]
-
-
-def test_hooks_of_an_author_change_nothing(bench: Bench) -> None:
-    hook = (
-        "printf '#!/bin/sh\\necho forged > \"$1\"\\n' > .git/hooks/{0} && chmod +x .git/hooks/{0}"
-    )
-    hooks = [shell("mkdir -p .git/hooks; " + hook.format(name)) for name in ("commit-msg",
-             "prepare-commit-msg", "post-commit")]  # fmt: skip
-    with_team(bench, script([*hooks, *good()]))
-    (candidate,) = proposed(bench)
-    (entry,) = bench.repo.log(1, ref=candidate.commit)
-    assert entry.subject == "feat(scaffold): allow more turns"
-
-
-def test_a_commit_that_is_not_the_hosts_is_refused(bench: Bench) -> None:
-    """The author owns its sandbox, and so the git in it: it may lie about the message."""
-    alias = "git config commit.cleanup verbatim; git config i18n.commitEncoding ISO-8859-1"
-    with_team(bench, script([shell(alias), *good()]))
-    assert proposed(bench) == []
-    assert refused(bench)[0]["code"] == "commit_headers"
 
 
 def test_a_sandbox_that_its_author_ends_twice_is_its_fault(bench: Bench) -> None:
@@ -240,34 +230,6 @@ def test_a_rejected_author_may_revise_once(bench: Bench) -> None:
     assert b"MAX_TURNS = 10" in bench.repo.tree(candidate.commit).files[AGENT]
 
 
-def edit_again() -> list[Call]:
-    return [("edit", {"path": AGENT, "old": "MAX_TURNS = 9", "new": "MAX_TURNS = 10"})]
-
-
-def test_a_second_rejection_is_the_end(bench: Bench) -> None:
-    turns = script(
-        [*good(), edit_again(), COMMIT, FINISH],
-        **{"g0/c0/reviewer": REJECT, "g0/c0/reviewer2": REJECT},
-    )
-    with_team(bench, turns)
-    assert proposed(bench) == []
-    assert refused(bench)[0]["code"] == "refused_by_reviewer"
-
-
-def test_work_that_nobody_reviewed_goes_no_further(bench: Bench) -> None:
-    with_team(bench, script(good(), **{"g0/c0/reviewer": ["Looks fine to me."] * 9}))
-    assert proposed(bench) == []
-    assert refused(bench)[0]["code"] == "not_reviewed"
-
-
-def test_another_factors_file_is_not_edited(bench: Bench) -> None:
-    wrong: list[Call] = [("edit", {"path": "swe/reward.py", "content": "WEIGHTS = {}\n"})]
-    models = with_team(bench, script([wrong, *good()]))
-    (candidate,) = proposed(bench)
-    assert "belongs to the factor reward" in models.heard("g0/c0/proposer")[0]
-    assert candidate.paths == (AGENT,)
-
-
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
@@ -286,21 +248,6 @@ def test_the_quarantine_trusts_no_draft(bench: Bench, changes: dict[str, Any], c
         admit(bench.run, collected.tree, replace(draft, **changes), 0)
     assert refusal.value.reason == code
     assert admit(bench.run, collected.tree, draft, 0).paths == (AGENT,)
-
-
-def test_approval_opens_no_door(bench: Bench) -> None:
-    with_team(bench, script(committed_by_shell("echo x > notes.txt")))
-    assert proposed(bench) == []
-    assert refused(bench)[0]["code"] == "path_outside_allowlist"
-
-
-def test_a_reviewer_sees_what_an_author_would_hide(bench: Bench) -> None:
-    hide = shell("mkdir -p .git/info; echo '* -diff' > .git/info/attributes")
-    models = with_team(bench, script([hide, *good()]))
-    proposed(bench)
-    opening = models.opening("g0/c0/reviewer")
-    assert "+MAX_TURNS = 9" in opening
-    assert "contract checks on it, passed" in opening and f"{AGENT}, whole" in opening
 
 
 # --- what is within an author's reach ------------------------------------------------------------
@@ -327,14 +274,11 @@ def test_no_key_and_no_network_is_within_reach(
 
 # --- failures that are nobody's fault -----------------------------------------------------------
 
-FAILURES = [ProviderError("down", kind="overloaded"), BudgetError("the cap of this run")]
 
-
-@pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error).__name__)
-def test_a_run_that_stops_goes_on_where_it_was_for_free(bench: Bench, error: Exception) -> None:
-    collected = bench.collected()
+def test_a_run_that_stops_goes_on_where_it_was_for_free(bench: Bench) -> None:
+    collected, error = bench.collected(), BudgetError("the cap of this run")
     first = with_team(bench, script(good(0), [edit(1), COMMIT, error], good(2)))
-    with pytest.raises(type(error)):
+    with pytest.raises(BudgetError):
         proposed(bench, collected)
     assert bench.repo.candidates() == {}
     again = with_team(bench, script(good(0), good(1), good(2)))
@@ -410,15 +354,3 @@ def test_a_person_sends_a_candidate_back(bench: Bench) -> None:
     assert (revised.index, revised.base) == (3, candidate.base)
     assert b"MAX_TURNS = 10" in bench.repo.tree(revised.commit).files[AGENT]
     assert "rather ten" in models.opening("g0/c3/proposer")
-
-
-def test_what_people_said_reaches_the_authors(bench: Bench) -> None:
-    bench.run.ledger.once(
-        "r/g0/c9/approve/test",
-        "decision",
-        {"gate": "test", "subject": "g0/c9", "candidate": "r/g0/c9", "commit": "c"},
-        lambda: {"answer": "REVISE", "feedback": "leave the reward alone", "by": "a person"},
-    )
-    models: ScriptedModels = with_team(bench, script(good()))
-    proposed(bench)
-    assert "leave the reward alone" in models.opening("g0/analyst")

@@ -2,119 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
 
-from meta_agent.composition import evolve
-from meta_agent.composition.headline import cautions
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import CandidateError, ConfigError, Interrupted
 from meta_agent.core.history._repo import LEAD
 from meta_agent.core.lab.inspector import Inspector
-from meta_agent.core.lab.live import Evaluated
-from meta_agent.core.lab.units import EvalUnit, tasks_of
+from meta_agent.core.lab.units import EvalUnit
 from meta_agent.core.loop.budget import spent
 from meta_agent.core.loop.finish import finish
 from meta_agent.core.loop.plan import plan_for
 from meta_agent.core.loop.records import HandedOver, Version
-from meta_agent.core.loop.records import Tested as Checked
-from meta_agent.core.loop.run import Run
-from meta_agent.core.loop.verbs import propose as propose_step
-from meta_agent.core.protocols import JSON, HarnessTree, Hypothesis, Split
+from meta_agent.core.protocols import JSON, HarnessTree, Split
 from meta_agent.core.task_splits import Halves
-from meta_agent.proposers import Proposal, RulesAgent
 from meta_agent.reports import reduce
-from meta_agent.strategies import race as race_step
-from meta_agent.strategies.strategies import STRATEGIES
 from tests.steps._again import gone_through_again
-from tests.steps._bench import PLAN, Bench, ScriptedLab, Tasks, as_frozen, rollout
-
-FROZEN = RunConfig(policy="openai/m", samples=2, generations=3, candidates=2)
-AGENT = "swe/agent.py"
-Idea = Callable[[str, int], str]
-
-
-class Luck(ScriptedLab):
-    """Each attempt is won with the harness's chance, by a coin that its name decides."""
-
-    def _evaluate(self, unit: EvalUnit, tree: HarnessTree) -> JSON:
-        name = unit.name
-        share, text = self.script(tree), tree.files[AGENT].decode()
-        rows = []
-        for sample in unit.samples:
-            for task in tasks_of(self.domain, unit.split, unit.limit, unit.part):
-                coin = hashlib.sha256(f"{text} {task.key} {sample}".encode()).digest()[0] / 256
-                looked = "# leaks" in text or ("# peeks" in text and coin < 0.2)
-                flags = ("leak:log",) if looked else ()
-                won = coin < share
-                told = {"solved": won, "sample_idx": sample, "harness_commit": tree.commit}
-                rows.append(rollout(task, name=name, flags=flags, **told))
-        solved, clean = sum(bool(row.outcome) for row in rows), sum(row.clean for row in rows)
-        shard = self.store.write(f"eval-{name}", rows)
-        made = len(rows)
-        kept = {"name": shard.name, "sha256": shard.sha256}
-        return Evaluated(kept, made, solved, clean, unit.seed, made)._asdict()
-
-
-def marked(share: dict[str, float]) -> Callable[[HarnessTree], float]:
-    """A start of 0.3, and what each mark in the agent adds."""
-
-    def script(tree: HarnessTree) -> float:
-        text = tree.files[AGENT].decode()
-        return 0.3 + sum(gain for mark, gain in share.items() if mark in text)
-
-    return script
-
-
-def ideas(bench: Bench, monkeypatch: pytest.MonkeyPatch, *rounds: list[str]) -> None:
-    """One list of lines a generation, each line an edit at the agent's end or its beginning."""
-    pending, asked = list(rounds), dict[str, list[str]]()
-
-    def idea(_evidence: Any, tree: HarnessTree, *_: Any, **__: Any) -> list[Proposal]:
-        if tree.commit not in asked:  # a version is asked about more than once
-            asked[tree.commit] = pending.pop(0) if pending else []
-        lines = asked[tree.commit]
-        text = tree.files[AGENT].decode()
-        found = []
-        for at, line in enumerate(lines):
-            told = Hypothesis("scaffold", f"if {line} then better", "clean_success", "up", 0.1)
-            after = f"{text}\n{line}\n" if at % 2 == 0 else f"{line}\n{text}"
-            found.append(Proposal(replace(told, rule=line), line, {AGENT: after}, 0.9 - at / 100))
-        return found
-
-    bench.run.extensions.proposer = RulesAgent(idea)
-    monkeypatch.setattr(propose_step, "_situation", lambda _: None)
-    passed: Any = lambda _run, _collected, one: Checked(one, ())  # noqa: E731
-    monkeypatch.setattr(race_step, "test", passed)
-    monkeypatch.setattr(race_step, "keeps_contract", lambda *_: [])
-
-
-@pytest.fixture
-def raced(bench: Bench) -> Bench:
-    bench.lab.__class__ = Luck
-    bench.run.config = FROZEN
-    bench.run.plan = as_frozen(PLAN, looks=(5,), generations=3, race=2000, search=40, confirm=40)
-    bench.lab.script = marked({"# better": 0.3, "# more": 0.3})
-    return bench
-
-
-def race(run: Run, start: Version) -> HandedOver:
-    """All of it: the race, its exam, and what comes of that."""
-    return STRATEGIES["full"]().carry_out(run, start)
-
-
-def claim_of(bench: Bench) -> Any:
-    """The exam's verdict; None where there was none."""
-    looks = [step.outcome for step in bench.run.ledger.steps(kind="live") if step.is_done]
-    return looks[-1]["verdict"] if looks else None
-
-
-def first(bench: Bench) -> Version:
-    return Version("v0", bench.repo.head())
+from tests.steps._bench import Bench, Tasks
+from tests.steps._race import AGENT, FROZEN, Luck, claim_of, first, ideas, marked, race, verdicts
 
 
 def again(bench: Bench, found: HandedOver) -> HandedOver:
@@ -129,11 +35,6 @@ def start_of(bench: Bench) -> str:
     return bench.repo.log(100)[-1].commit
 
 
-def verdicts(bench: Bench) -> dict[str, Any]:
-    steps = bench.run.ledger.steps(kind="verdict")
-    return {s.outcome["candidate"].partition("/")[2]: s.outcome for s in steps if s.is_done}
-
-
 def test_edits_that_help_are_found_one_by_one_and_proven_together(
     raced: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,7 +44,8 @@ def test_edits_that_help_are_found_one_by_one_and_proven_together(
     found = race(raced.run, start)
     told = verdicts(raced)
     assert found.standing == "proven" and claim_of(raced)["kind"] == "PROMOTE"
-    assert {name: one["kind"] for name, one in told.items()} == {
+    kinds = {name: one["kind"] for name, one in told.items()}
+    assert kinds == {
         "g0/c0": "INCONCLUSIVE",
         "g0/c1": "PROMOTE",
         "g1/c0": "PROMOTE",
@@ -160,6 +62,13 @@ def test_edits_that_help_are_found_one_by_one_and_proven_together(
     inputs = told["claim"]["evidence"]["inputs"]
     assert inputs["budget"]["alpha"] == 0.05 and inputs["budget"]["candidates"] == 1
     assert raced.repo.tip(LEAD) is None
+    walk = gone_through_again(raced, lambda bench: race(bench.run, start))
+    assert walk.differences == []
+    assert {name[2:]: one["kind"] for name, one in walk.verdicts.items()} == kinds
+    finish(raced.run, start, found)
+    ends = {s.outcome["which"]: s.outcome for s in raced.run.ledger.steps(kind="vault")}
+    assert ends["final"]["commit"] == raced.repo.head() != ends["baseline"]["commit"]
+    assert ends["final"]["clean_success"] > ends["baseline"]["clean_success"]
     again(raced, found)
 
 
@@ -254,57 +163,41 @@ def test_where_nothing_helps_the_start_is_handed_over_and_no_exam_is_paid(
     assert {told["kind"] for told in verdicts(raced).values()} == {"INCONCLUSIVE"}
 
 
-@pytest.mark.parametrize("rules", [2, 3])
 def test_an_edit_that_is_proposed_again_gets_further_attempts(
-    raced: Bench, monkeypatch: pytest.MonkeyPatch, rules: int
+    raced: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By earlier rules its first attempts count again; a run that began so keeps to them."""
-    raced.run.plan = replace(raced.run.plan, rules=rules)
     raced.lab.script = marked({"# worse": -0.3})
     ideas(raced, monkeypatch, ["# worse"])
     race(raced.run, first(raced))
     blocks = [step.outcome for step in raced.run.ledger.steps(kind="race") if step.is_done]
     edits = [block for block in blocks if block["of"] != "the start"]
     assert len({block["of"] for block in edits}) == 3, "each generation proposes it"
-    further = [block["made"] for block in edits] == [8 * at for at in range(1, len(edits) + 1)]
-    assert further == (rules == 3)
+    assert [block["made"] for block in edits] == [8 * at for at in range(1, len(edits) + 1)]
     made = sum(block["attempts"] for block in blocks)
-    assert (spent(raced.run.ledger, "r", ["eval"]) >= made) == (rules == 3)
+    assert spent(raced.run.ledger, "r", ["eval"]) >= made
 
 
-@pytest.mark.parametrize("cheat", ["# leaks", "# peeks"])
-def test_an_edit_that_wins_by_a_leak_never_joins(
-    raced: Bench, monkeypatch: pytest.MonkeyPatch, cheat: str
-) -> None:
+def test_edits_that_leak_or_break_never_join(raced: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever always looks has no clean success; who looks now and then has more than the start."""
-    raced.lab.script = marked({cheat: 0.6, "# better": 0.3})
-    ideas(raced, monkeypatch, [cheat, "# better"])
-    found = race(raced.run, first(raced))
-    told = verdicts(raced)
-    assert told["g0/c0"]["kind"] == "INVALID" and "leak" in told["g0/c0"]["reasons"][0]
-    assert found.standing == "proven" and told["g0/c1"]["kind"] == "PROMOTE"
-    assert cheat not in raced.repo.tree(found.version.commit).files[AGENT].decode()
-
-
-def test_an_edit_that_breaks_is_invalid_and_the_race_goes_on(
-    raced: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    better = marked({"# better": 0.4})
+    raced.run.config = FROZEN.model_copy(update={"candidates": 4})
+    solves = marked({"# leaks": 0.6, "# peeks": 0.6, "# better": 0.3})
 
     def script(tree: HarnessTree) -> float:
         if "# broken" in tree.files[AGENT].decode():
             raise CandidateError("it does not load", reason="load")
-        return better(tree)
+        return solves(tree)
 
     raced.lab.script = script
-    ideas(raced, monkeypatch, ["# broken", "# better"])
+    ideas(raced, monkeypatch, ["# leaks", "# peeks", "# broken", "# better"])
     found = race(raced.run, first(raced))
     told = verdicts(raced)
-    assert told["g0/c0"]["kind"] == "INVALID" and told["g0/c1"]["kind"] == "PROMOTE"
-    assert found.standing == "proven"
+    assert [told[f"g0/c{at}"]["kind"] for at in range(4)] == ["INVALID"] * 3 + ["PROMOTE"]
+    assert all("leak" in told[f"g0/c{at}"]["reasons"][0] for at in range(2))
+    text = raced.repo.tree(found.version.commit).files[AGENT].decode()
+    assert found.standing == "proven" and "# leaks" not in text and "# peeks" not in text
 
 
-@pytest.mark.parametrize("budget", [60, 300, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("budget", [60, 300])
 def test_no_attempt_is_made_beyond_the_budget(
     raced: Bench, monkeypatch: pytest.MonkeyPatch, budget: int
 ) -> None:
@@ -345,25 +238,6 @@ def test_a_run_that_is_stopped_at_any_step_ends_the_same(
     assert raced.repo.head() == found.version.commit
 
 
-def test_the_loop_races_and_opens_the_vault(raced: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    ideas(raced, monkeypatch, ["# better"])
-    evolve._evolve(raced.run)
-    ends = {s.outcome["which"]: s.outcome for s in raced.run.ledger.steps(kind="vault")}
-    assert ends["final"]["commit"] == raced.repo.head() != ends["baseline"]["commit"]
-    assert ends["final"]["clean_success"] > ends["baseline"]["clean_success"]
-    assert raced.run.finished
-
-
-def test_every_member_s_verdict_is_computed_again(
-    raced: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ideas(raced, monkeypatch, ["# better", "# more"])
-    race(raced.run, first(raced))
-    again = gone_through_again(raced, lambda bench: race(bench.run, first(bench)))
-    assert again.differences == []
-    assert {told["kind"] for told in again.verdicts.values()} == {"PROMOTE"}
-
-
 # --- sizes ---------------------------------------------------------------------------------------
 
 
@@ -381,8 +255,6 @@ def test_full_races_wherever_nothing_is_trained() -> None:
     plan = plan_for(FROZEN, few)
     assert plan.race and plan.halved and (plan.search, plan.confirm) == (27, 28)
     assert plan.budget.at(0) == plan.alpha and len(plan.gate().looks) == 1
-    halves, branch = cautions(plan, few)
-    assert "27 tasks raced on, 28 others for the exam" in halves and "lead" in branch
     assert plan_for(FROZEN.model_copy(update={"strategy": "no-diagnostics"}), few) == plan
     for other in ("score-only", "static"):
         told = plan_for(FROZEN.model_copy(update={"strategy": other}), few)
@@ -390,17 +262,6 @@ def test_full_races_wherever_nothing_is_trained() -> None:
     many: Any = Tasks()
     assert plan_for(FROZEN, many).race and not plan_for(FROZEN, many).halved
     assert not plan_for(RunConfig(), few).race
-
-
-def test_the_budget_decides_how_deep_the_exam_is_and_says_where_it_proves_nothing() -> None:
-    few: Any = Few()
-    sized = {
-        cap: plan_for(FROZEN.model_copy(update={"budget": cap}), few) for cap in (20, 560, 3000)
-    }
-    assert [plan.looks for plan in sized.values()] == [(1,), (2,), (10,)]
-    assert [plan.confirm for plan in sized.values()] == [2, 28, 28]
-    *_, told = cautions(sized[20], few)
-    assert "2 confirm tasks cannot prove any effect" in told
 
 
 def test_train_tasks_are_searched_on_and_never_examined() -> None:
@@ -427,12 +288,5 @@ def test_a_start_that_cannot_be_measured_stops_the_run(raced: Bench) -> None:
         raise CandidateError("it does not load", reason="load")
 
     raced.lab.script = script
-    with pytest.raises(ConfigError, match="cannot be measured"):
+    with pytest.raises(ConfigError, match="it does not load"):
         race(raced.run, first(raced))
-
-
-def test_a_run_without_a_vault_says_so(raced: Bench) -> None:
-    raced.run.plan = replace(raced.run.plan, vault=0)
-    main = first(raced)
-    finish(raced.run, main, HandedOver(main, None, "start"))
-    assert list(raced.run.ledger.steps(kind="vault")) == []

@@ -50,7 +50,7 @@ def train(bench: Bench, version: Version, *seeds: int) -> None:
         bench.lab.train(tree, seed=seed, steps=bench.run.plan.steps)
 
 
-def test_seeds_that_only_one_version_has_are_not_trained_for_the_report(bench: Bench) -> None:
+def test_both_versions_are_told_over_the_seeds_that_both_have_with_intervals(bench: Bench) -> None:
     first, last = Version("v0", bench.repo.head()), second_version(bench)
     train(bench, first, 0, 1, 2, 3)
     train(bench, last, 0, 1, 3)
@@ -58,13 +58,6 @@ def test_seeds_that_only_one_version_has_are_not_trained_for_the_report(bench: B
     told = measured(bench, first, last)
     assert bench.lab.trainings == before
     assert told["seeds"] == [1, 3]  # seed 0 was searched on
-
-
-def test_both_versions_and_their_difference_are_told_with_intervals(bench: Bench) -> None:
-    first, last = Version("v0", bench.repo.head()), second_version(bench)
-    train(bench, first, 1, 2)
-    train(bench, last, 1, 2)
-    told = measured(bench, first, last)
     assert told["before"]["runs"] == pytest.approx([0.5] * 2)  # type: ignore[index]
     assert told["after"]["iqm"]["value"] == pytest.approx(0.8)  # type: ignore[index]
     difference = told["difference"]

@@ -40,7 +40,7 @@ def test_a_trial_that_could_tell_nothing_is_refused(tmp_path: Path, library: Ski
         text.replace('  meta-agent.rule: "the-habit"\n', "")
     )
     config = settings(tmp_path / "unused", tmp_path / "none.jsonl", "http://127.0.0.1:9/v1")
-    with pytest.raises(ConfigError, match="names none"):
+    with pytest.raises(ConfigError, match="demo"):
         declare_trial(config, [library.skill("demo")], 1, tmp_path / "trial")
     assert not (tmp_path / "trial").exists()
 

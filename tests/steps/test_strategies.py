@@ -29,7 +29,7 @@ LEAK = Finding("conduct.leak", "veto", "it leaks")
 
 
 def test_a_strategy_that_is_not_there_is_refused_with_those_that_are() -> None:
-    with pytest.raises(ConfigError, match="no strategy 'luck'") as refused:
+    with pytest.raises(ConfigError, match="luck") as refused:
         require_supported(RunConfig(strategy="luck"))
     assert all(name in str(refused.value.hint) for name in STRATEGIES)
 
@@ -37,15 +37,8 @@ def test_a_strategy_that_is_not_there_is_refused_with_those_that_are() -> None:
 @pytest.mark.parametrize("kind", [kind for kind in VerdictKind if kind is not VerdictKind.PROMOTE])
 def test_no_strategy_merges_what_the_gate_did_not_promote(kind: VerdictKind) -> None:
     untouched: Any = None
-    with pytest.raises(ConfigError, match=f"is merged, not {kind.value}"):
+    with pytest.raises(ConfigError, match=kind.value):
         promote(untouched, untouched, untouched, Judged(Verdict(kind, ("words",))), untouched)
-
-
-def test_a_run_that_names_no_strategy_keeps_the_name_it_had() -> None:
-    plain = RunConfig()
-    assert "strategy" not in plain.hashed and "budget" not in plain.hashed
-    assert RunConfig(strategy="static").config_hash != plain.config_hash
-    assert RunConfig(budget=1000).config_hash != plain.config_hash
 
 
 # --- score-only ----------------------------------------------------------------------------------
@@ -54,20 +47,16 @@ def test_a_run_that_names_no_strategy_keeps_the_name_it_had() -> None:
 def by_score(bench: Bench, *ideas: Idea, trainings: int = 12) -> HandedOver:
     prepare(bench, trainings=trainings, generations=20, candidates=1, strategy="score-only")
     having(bench, *ideas)
-    return ScoreOnly().carry_out(bench.run, first_version(bench.run))
+    handed = ScoreOnly().carry_out(bench.run, first_version(bench.run))
+    assert spent(bench.run.ledger, "r") <= max(allowed(bench.run), 456)
+    return handed
 
 
 ONE = Idea("one", "reward")
 
 
-@pytest.mark.parametrize(
-    ("share", "kind"),
-    [
-        (0.51, "PROMOTE"),  # two tasks of 200: no test would call that a gain
-        (0.5, "REJECT"),
-        (0.4, "REJECT"),
-    ],
-)
+# Two tasks of 200: no test would call that a gain.
+@pytest.mark.parametrize(("share", "kind"), [(0.51, "PROMOTE"), (0.5, "REJECT")])
 def test_a_score_keeps_what_is_better_and_resets_the_rest(
     bench: Bench, share: float, kind: str
 ) -> None:
@@ -86,11 +75,8 @@ def test_one_at_a_time_it_climbs_until_nobody_has_an_idea(bench: Bench) -> None:
     ideas = (Idea("bad", "filter", strength=0.9), ONE, Idea("two", "data", strength=0.1))
     handed = by_score(bench, *ideas)
     assert in_it(bench, handed) == {"one", "two"} and handed.version.id == "v2"
-
-
-def test_what_masks_another_is_never_found_by_a_score(bench: Bench) -> None:
-    solving(bench, lambda found: 0.8 if len(found) == 2 else 0.4 - 0.1 * len(found))
-    assert not in_it(bench, by_score(bench, ONE, Idea("two", "data")))
+    # The next run looks through all merges for diagnostics that were admitted.
+    assert tend(replace(bench.run, id="later"), handed.version) == handed.version
 
 
 def test_a_candidate_that_a_check_stopped_is_never_measured(bench: Bench) -> None:
@@ -103,19 +89,10 @@ def test_a_candidate_that_a_check_stopped_is_never_measured(bench: Bench) -> Non
     assert told["kind"] == "INVALID" and len(bench.lab.made) == 1
 
 
-@pytest.mark.parametrize("trainings", [2, 3, 4, 6])
-def test_a_search_by_score_stays_within_its_budget(bench: Bench, trainings: int) -> None:
+def test_a_search_by_score_ends_with_its_budget(bench: Bench) -> None:
     solving(bench, lambda found: 0.4 + 0.1 * len(found))
-    by_score(bench, ONE, Idea("two", "data"), Idea("three", "filter"), trainings=trainings)
-    assert spent(bench.run.ledger, "r") <= max(allowed(bench.run), 456)
-
-
-def test_a_merge_by_score_leaves_the_workspace_to_later_runs(bench: Bench) -> None:
-    """The next run looks through all merges for diagnostics that were admitted."""
-    solving(bench, lambda found: 0.4 + 0.1 * len(found))
-    handed = by_score(bench, ONE)
-    later = replace(bench.run, id="later")
-    assert tend(later, handed.version) == handed.version
+    by_score(bench, ONE, Idea("two", "data"), Idea("three", "filter"), trainings=3)
+    assert len(bench.lab.made) < 4
 
 
 # --- no-diagnostics ------------------------------------------------------------------------------
@@ -180,9 +157,3 @@ def test_static_proposes_nothing_and_trains_for_the_whole_budget(
     (kept,) = outcomes(bench, "checkpoint")
     assert kept["steps"] == 4
     assert spent(bench.run.ledger, "r") == 456 * 4, "every checkpoint's evaluation counts"
-
-
-def test_a_budget_below_one_training_is_refused(bench: Bench) -> None:
-    with_budget(bench, 455)
-    with pytest.raises(ConfigError, match="cannot pay for a training of 2 steps"):
-        Static().carry_out(bench.run, first_version(bench.run))

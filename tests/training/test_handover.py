@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +16,7 @@ from meta_agent.studies.demo import DEFAULT, recording_folder, unpacked
 from tests.cli.conftest import Runner
 from tests.cli.conftest import meta_agent as meta_agent
 from tests.loopback import refused_url
+from tests.loopback._hub import hub
 
 FOLDER = recording_folder(DEFAULT)
 
@@ -85,7 +81,6 @@ def test_a_recording_without_its_weights_hands_none_over(
 # --- the hub -------------------------------------------------------------------------------------
 
 needs_hub = pytest.mark.skipif(find_spec("huggingface_hub") is None, reason="needs huggingface_hub")
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
 SENTENCE = """
 import sys
 from meta_agent.core.errors import MetaAgentError
@@ -95,49 +90,6 @@ try:
 except MetaAgentError as error:
     print(f"{error} | {error.hint}")
 """
-
-
-@contextmanager
-def hub(files: Mapping[str, bytes], name: str = "org/tiny", kind: str = "models") -> Iterator[str]:
-    """A hub that has one repository."""
-    files_of = f"/{name}/resolve/" if kind == "models" else f"/{kind}/{name}/resolve/"
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            if not self.path.startswith((f"/api/{kind}/{name}", files_of)):
-                self.say(404, b"{}", {"x-error-code": "RepoNotFound"})
-            elif "/tree/" in self.path:
-                tree = [
-                    {"type": "file", "path": n, "size": len(d), "oid": n} for n, d in files.items()
-                ]
-                self.say(200, json.dumps(tree).encode(), {"content-type": "application/json"})
-            elif self.path.startswith("/api"):
-                listed = [{"rfilename": path} for path in files]
-                told = {"id": name, "modelId": name, "sha": COMMIT, "siblings": listed}
-                self.say(200, json.dumps(told).encode(), {"content-type": "application/json"})
-            else:
-                path = self.path.removeprefix(files_of).split("/", 1)[1]
-                self.say(200, files[path], {"etag": f'"{len(path)}"', "x-repo-commit": COMMIT})
-
-        do_HEAD = do_GET  # noqa: N815
-
-        def say(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
-            self.send_response(status)
-            for header, value in {**headers, "content-length": str(len(body))}.items():
-                self.send_header(header, value)
-            self.end_headers()
-            if self.command == "GET":
-                self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def place_of(name: str, address: str, home: Path) -> str:

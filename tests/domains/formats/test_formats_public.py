@@ -18,7 +18,7 @@ from meta_agent.domains.formats.math_sets import read_math
 from meta_agent.domains.formats.public import PUBLIC
 from meta_agent.domains.named import NamedTasks, named_tasks
 from tests.loopback import refused_url
-from tests.training.test_handover import COMMIT, hub
+from tests.loopback._hub import COMMIT, hub
 
 
 @pytest.fixture(autouse=True)

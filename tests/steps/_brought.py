@@ -1,0 +1,56 @@
+"""Somebody's agent in somebody's repository."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from meta_agent.core.harness import parse_contract
+from meta_agent.core.history import HarnessRepo
+from meta_agent.proposers import Workbench
+from meta_agent.sandboxes import open_sandbox
+
+from ..harness.agents import AGENT
+
+FILES = {
+    "agent.py": AGENT,
+    "prompt.md": "You mend files.\n",
+    "README.md": "An agent.\n",
+    "tests/test_agent.py": "def test(): pass\n",
+}
+
+
+def git(folder: Path, *argv: str) -> str:
+    env = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+    who = ("-c", "user.name=o", "-c", "user.email=o@example.org")
+    done = subprocess.run(
+        ["git", "-C", str(folder), *who, *argv], capture_output=True, check=True, env=env
+    )
+    return done.stdout.decode().strip()
+
+
+def written(folder: Path, files: dict[str, str]) -> Path:
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    return folder
+
+
+def promoted(repo: HarnessRepo, path: str, text: str) -> str:
+    """An edit through workbench, admission and merge, with a verdict on it."""
+    sandbox = open_sandbox("process", run="test")
+    try:
+        bench = Workbench(sandbox, repo, repo.head())
+        bench.write(path, text)
+        tip = bench.commit("feat(scaffold): look first\n\nHypothesis: it helps.\n")
+        pack = bench.hand_back()
+    finally:
+        sandbox.close()
+    contract = parse_contract(repo.tree(repo.head()))
+    ref, head = "refs/heads/candidate/run/1", repo.head()
+    rules = {"editable": contract.editable, "protected": contract.protected}
+    repo.admit(pack, expected_tip=tip, base=head, ref=ref, **rules)
+    merged = repo.merge(ref, onto=head, message="feat: merge run/1", trailers={})
+    repo.note(tip, "PROMOTE\n\n0.40 to 0.60 on 100 tasks")
+    return merged
