@@ -45,16 +45,15 @@ def shifted(share: float, seeds: int, *, spread: float = 0.02, tasks: int = 200)
     return drawn_arm("x", rates, np.random.default_rng(round(1000 * share)))
 
 
-@pytest.mark.parametrize(("seeds", "kind"), [(1, "INCONCLUSIVE"), (2, "INCONCLUSIVE")])
-def test_one_or_two_pairs_never_promote_however_large_the_gain(seeds: int, kind: str) -> None:
-    never = arm("a", seeds=range(seeds), change=lambda *_: {"success": False})
-    always = arm("b", seeds=range(seeds))
-    assert judged(never, always, PAIRS).kind == kind
-
-
 def test_pairs_that_are_all_equal_decide_as_soon_as_three_can() -> None:
-    never = arm("a", seeds=range(3), change=lambda *_: {"success": False})
-    verdict = judged(never, arm("b", seeds=range(3)), PAIRS)
+    """One or two never promote, however large the gain."""
+
+    def pairs(seeds: int) -> Verdict:
+        never = arm("a", seeds=range(seeds), change=lambda *_: {"success": False})
+        return judged(never, arm("b", seeds=range(seeds)), PAIRS)
+
+    assert {pairs(seeds).kind for seeds in (1, 2)} == {VerdictKind.INCONCLUSIVE}
+    verdict = pairs(3)
     assert verdict.kind is VerdictKind.PROMOTE
     assert verdict.effect is not None
     assert (verdict.effect.delta, verdict.effect.ci_low, verdict.effect.ci_high) == (1, 1, 1)
@@ -64,7 +63,7 @@ def test_equal_arms_are_given_up_and_say_what_is_ruled_out() -> None:
     same = shifted(0.6, 3)
     verdict = judged(same, same, PAIRS)
     assert verdict.kind is VerdictKind.REJECT
-    assert "a gain of +10.0 points is ruled out at an error of 20%" in verdict.reasons[0]
+    assert "+10.0 points" in verdict.reasons[0] and "20%" in verdict.reasons[0]
     assert verdict.evidence["numbers"]["wealth"] == pytest.approx(1, abs=1)
 
 
@@ -104,13 +103,11 @@ def test_a_gain_on_a_few_tasks_is_not_one_on_tasks() -> None:
     assert verdict.kind is VerdictKind.INCONCLUSIVE
 
 
-def test_a_rule_that_is_not_known_is_refused_with_a_way_out() -> None:
-    with pytest.raises(ConfigError, match="'task_blocks', but only training_pairs") as told:
+def test_a_course_that_is_not_known_or_means_nothing_is_refused() -> None:
+    with pytest.raises(ConfigError, match="task_blocks") as told:
         Course("task_blocks", 8, 0.1)  # type: ignore[arg-type]
     assert told.value.hint
-
-
-@pytest.mark.parametrize("bad", [{"maximum": 1}, {"target": 0.0}, {"target": 1.0}])
-def test_a_course_that_means_nothing_is_refused(bad: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="maximum"):
-        replace(PAIRS, **bad)
+    changes: list[dict[str, Any]] = [{"maximum": 1}, {"target": 0.0}, {"target": 1.0}]
+    for bad in changes:
+        with pytest.raises(ConfigError):
+            replace(PAIRS, **bad)

@@ -30,23 +30,18 @@ def test_a_metric_that_separates_is_admitted() -> None:
     assert _judge().kind is VerdictKind.PROMOTE
 
 
-def test_the_direction_is_the_authors() -> None:
-    assert _judge(higher_is_bad=False).kind is VerdictKind.REJECT
-
-
 @pytest.mark.parametrize(
-    ("changes", "why"),
+    "changes",
     [
-        ({"values_bad": [0.1, 0.2, 0.15, 0.11]}, "past"),
-        ({"heldout_bad": [0.05]}, "heldout"),
-        ({"threshold": 0.11}, "alarms"),
-        ({"values_good": [0.1] * 3, "values_bad": [0.1, 0.1, 0.9]}, "permutation p"),
+        {"values_bad": [0.1, 0.2, 0.15, 0.11]},
+        {"higher_is_bad": False},
+        {"heldout_bad": [0.05]},
+        {"threshold": 0.11},
+        {"values_good": [0.1] * 3, "values_bad": [0.1, 0.1, 0.9]},
     ],
 )
-def test_what_a_metric_lacks_is_named(changes: dict[str, Any], why: str) -> None:
-    verdict = _judge(**changes)
-    assert verdict.kind is VerdictKind.REJECT
-    assert why in " ".join(verdict.reasons)
+def test_what_does_not_separate_is_refused(changes: dict[str, Any]) -> None:
+    assert _judge(**changes).kind is VerdictKind.REJECT
 
 
 @pytest.mark.parametrize("few", [{"values_bad": [0.9, 0.8]}, {"heldout_good": []}])
@@ -57,11 +52,8 @@ def test_few_versions_decide_nothing(few: dict[str, Any]) -> None:
 def test_the_permutation_p_is_exact_where_it_is_small() -> None:
     assert rank_sum_p([5, 6, 7], [1, 2, 3, 4]) == pytest.approx(1 / 35)
     assert rank_sum_p([1, 1], [1, 1]) == 1.0
-
-
-def test_the_normal_form_is_close_to_the_exact_one() -> None:
     above, below = [i + 3.5 for i in range(12)], [float(i) for i in range(12)]
-    assert rank_sum_p(above, below) == pytest.approx(0.0192, abs=0.006)
+    assert rank_sum_p(above, below) == pytest.approx(0.0192, abs=0.006), "the normal form"
 
 
 def test_too_few_good_versions_leave_the_false_alarms_open() -> None:
@@ -69,7 +61,6 @@ def test_too_few_good_versions_leave_the_false_alarms_open() -> None:
     six = [*GOOD, 0.11, 0.12]
     few = _judge(values_good=six, threshold=0.19, heldout_good=[0.1, 0.12])
     assert few.kind is VerdictKind.INCONCLUSIVE
-    assert "too few" in few.reasons[0]
     many = {"values_good": [*GOOD, *[0.11] * 14], "heldout_good": [0.1, 0.12]}
     assert _judge(threshold=0.19, **many).kind is VerdictKind.PROMOTE
 
@@ -95,10 +86,11 @@ def test_a_diagnostic_stays_until_it_surely_does_less_than_was_asked(
     assert turned.stays is kept
 
 
-def test_a_number_that_means_nothing_is_hardly_ever_admitted() -> None:
+@pytest.mark.parametrize("draws", [150, pytest.param(600, marks=pytest.mark.nightly)])
+def test_a_number_that_means_nothing_is_hardly_ever_admitted(draws: int) -> None:
     """The error that `diagnostics.discriminate` leaves outside the error budget of a run."""
     rng, admitted = np.random.default_rng(0), 0
-    for _ in range(600):
+    for _ in range(draws):
         good, bad, heldout_good, heldout_bad = (rng.normal(size=n) for n in (8, 4, 4, 2))
         if line := separation(good, bad):
             verdict = judge_diagnostics(
@@ -110,4 +102,4 @@ def test_a_number_that_means_nothing_is_hardly_ever_admitted() -> None:
                 higher_is_bad=line.higher_is_bad,
             )
             admitted += verdict.kind is VerdictKind.PROMOTE
-    assert admitted / 600 <= 0.01
+    assert admitted / draws <= 0.02

@@ -44,8 +44,7 @@ def test_a_slice_that_is_harmed_beyond_doubt_is_named() -> None:
     found = guard_slices(*arms({"hard": -0.5, "easy": 0.3}, 1), LABELS)
     table, harm = found
     assert (harm.code, harm.severity) == ("slice.harm", "harm")
-    assert harm.message.startswith("level hard: -")
-    assert "60 tasks" in harm.message
+    assert "level hard" in harm.message and "60 tasks" in harm.message
     assert (table.severity, len(table.lines)) == ("note", 2)
     assert set(table.numbers) == {"level easy", "level hard"}
 
@@ -64,35 +63,34 @@ def test_small_groups_and_the_whole_set_are_no_slices() -> None:
     assert [one.name for one in seen] == ["few z"]  # "few y" has 19 tasks, "all x" has all of them
 
 
-def test_without_labels_there_is_nothing_to_guard() -> None:
-    assert guard_slices(*arms({"hard": -0.5, "easy": 0.3}, 1), {}) == ()
-
-
 def test_two_training_seeds_prove_hardly_any_harm() -> None:
     """As with gains: one degree of freedom proves hardly anything."""
-    pairs = [arms({"hard": -0.3, "easy": 0.2}, n, seeds=2) for n in range(40)]
-    assert sum(map(blocked, pairs)) <= 12
+    pairs = [arms({"hard": -0.3, "easy": 0.2}, n, seeds=2) for n in range(12)]
+    assert sum(map(blocked, pairs)) <= 5
 
 
-@pytest.mark.parametrize("seeds", [1, 4])
-def test_a_candidate_at_the_margin_is_blocked_no_more_often_than_the_level_says(seeds: int) -> None:
-    """The worst case: one slice exactly at the margin. 150 draws at 5 %: 7.5, three errors 8."""
+@pytest.mark.parametrize(
+    ("seeds", "draws"),
+    [
+        (4, 30),
+        pytest.param(1, 150, marks=pytest.mark.nightly),
+        pytest.param(4, 150, marks=pytest.mark.nightly),
+    ],
+)
+def test_a_candidate_at_the_margin_is_blocked_no_more_often_than_the_level_says(
+    seeds: int, draws: int
+) -> None:
+    """The worst case: one slice exactly at the margin. At 5 %, and three standard errors."""
     spread = 0.0 if seeds == 1 else 0.02
-    hits = [
-        blocked(arms({"hard": -0.05, "easy": 0.1}, n, seeds=seeds, spread=spread))
-        for n in range(150)
-    ]
-    assert sum(hits) <= 15
+    margin: dict[str, float] = {"hard": -0.05, "easy": 0.1}
+    hits = [blocked(arms(margin, n, seeds=seeds, spread=spread)) for n in range(draws)]
+    assert sum(hits) / draws <= 0.05 + 3 * (0.05 * 0.95 / draws) ** 0.5
 
 
-def test_a_candidate_that_is_better_everywhere_is_next_to_never_blocked() -> None:
-    hits = [blocked(arms({"hard": 0.05, "easy": 0.05}, n)) for n in range(50)]
-    assert not any(hits)
-
-
-def test_great_harm_to_a_slice_is_seen_with_four_training_seeds() -> None:
-    hits = [blocked(arms({"hard": -0.3, "easy": 0.2}, n)) for n in range(20)]
-    assert sum(hits) >= 16
+def test_great_harm_is_seen_and_what_is_better_everywhere_is_next_to_never_blocked() -> None:
+    harmed = [blocked(arms({"hard": -0.3, "easy": 0.2}, n)) for n in range(10)]
+    assert sum(harmed) >= 8
+    assert not any(blocked(arms({"hard": 0.05, "easy": 0.05}, n)) for n in range(15))
 
 
 def test_a_few_lost_tasks_of_a_small_slice_are_not_proof() -> None:
@@ -147,14 +145,8 @@ def test_a_candidate_that_is_better_but_harms_a_slice_is_rejected_with_the_reaso
     assert verdict.effect is not None
     assert verdict.effect.ci_low > 0  # without the guard it would have been promoted
     assert verdict.kind is VerdictKind.REJECT
-    assert verdict.reasons[0] == "better on the whole, and worse for some"
-    assert verdict.reasons[1].startswith("slice.harm: level hard: -")
+    assert any(reason.startswith("slice.harm: level hard") for reason in verdict.reasons)
     assert "slice.effects" in {found["code"] for found in verdict.evidence["findings"]}
-
-
-def test_the_table_of_slices_alone_decides_nothing() -> None:
-    pair = arms({"hard": 0.2, "easy": 0.3}, 1)
-    assert judged(pair).kind is VerdictKind.PROMOTE
 
 
 def test_what_is_invalid_stays_invalid_whatever_the_slices_say() -> None:
@@ -164,7 +156,7 @@ def test_what_is_invalid_stays_invalid_whatever_the_slices_say() -> None:
 
 def test_a_guard_never_makes_a_promotion() -> None:
     """Harm on a slice of something that was not proven anyway changes no verdict."""
-    for seed in range(8):
+    for seed in range(4):
         pair = arms({"hard": -0.2, "easy": 0.05}, seed)
         without = judge_live(*pair, min_seeds=2, budget=ErrorBudget(), look=0, final_look=True)
         assert judged(pair).kind in (without.kind, VerdictKind.REJECT)

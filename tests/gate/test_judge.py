@@ -57,15 +57,10 @@ def test_a_clear_gain_is_promoted_with_its_numbers() -> None:
 
 
 def test_a_clear_harm_is_rejected() -> None:
-    verdict = _judge(_first(0.7), _first(0.5))
-    assert verdict.kind is VerdictKind.REJECT
-    assert "harms" in verdict.reasons[0]
-
-
-def test_a_gain_too_small_to_want_is_rejected() -> None:
+    assert _judge(_first(0.7), _first(0.5)).kind is VerdictKind.REJECT
+    # And so is a gain that is too small to want.
     verdict = _judge(_first(0.5, tasks=5000), _first(0.5004, tasks=5000))
     assert verdict.kind is VerdictKind.REJECT
-    assert "not worth having" in verdict.reasons[0]
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
@@ -76,11 +71,11 @@ def test_four_tasks_on_which_nothing_differs_reject_nothing(share: float) -> Non
     assert verdict.effect.ci_high > 0.4
 
 
-@pytest.mark.parametrize(("final", "word"), [(False, "may decide"), (True, "no look is left")])
-def test_doubt_is_inconclusive_and_says_whether_more_helps(final: bool, word: str) -> None:
-    verdict = _judge(_first(0.5, tasks=40), _first(0.55, tasks=40), final_look=final)
-    assert verdict.kind is VerdictKind.INCONCLUSIVE
-    assert word in verdict.reasons[-1]
+def test_doubt_is_inconclusive_and_says_whether_more_helps() -> None:
+    sides = _first(0.5, tasks=40), _first(0.55, tasks=40)
+    verdicts = [_judge(*sides, final_look=final) for final in (False, True)]
+    assert {verdict.kind for verdict in verdicts} == {VerdictKind.INCONCLUSIVE}
+    assert verdicts[0].reasons != verdicts[1].reasons
 
 
 def test_a_win_by_the_leak_is_invalid_at_any_score() -> None:
@@ -114,10 +109,6 @@ def test_validity_that_is_not_proven_bars_a_promotion_and_condemns_nobody(final:
     assert "conduct.leak" in verdict.reasons[0]
 
 
-def test_one_flag_in_many_rows_bars_no_promotion() -> None:
-    assert _judge(_first(0.3, tasks=256), _leaky(0.9, 1, 256)).kind is VerdictKind.PROMOTE
-
-
 def test_a_gain_that_rests_on_doubted_successes_is_not_promoted() -> None:
     sides = _first(0.5), _first(0.6)
     assert _judge(*sides).kind is VerdictKind.PROMOTE
@@ -131,7 +122,6 @@ def test_a_gain_that_rests_on_doubted_successes_is_not_promoted() -> None:
 def test_a_gain_through_training_needs_two_training_seeds() -> None:
     one = _judge(_first(0.3), _first(0.9), min_seeds=2)
     assert one.kind is VerdictKind.INCONCLUSIVE
-    assert any("training seed" in reason for reason in one.reasons)
     four = _judge(_first(0.3, seeds=FOUR), _first(0.9, seeds=FOUR), min_seeds=2)
     assert four.kind is VerdictKind.PROMOTE
     assert four.effect is not None
@@ -144,7 +134,6 @@ def test_a_few_discordant_tasks_are_not_enough_for_the_exact_test() -> None:
     assert verdict.effect is not None
     assert verdict.effect.ci_low > 0
     assert verdict.kind is VerdictKind.INCONCLUSIVE
-    assert any("sign-flip" in reason for reason in verdict.reasons)
 
 
 def test_lost_pairs_at_their_worst_must_not_undo_the_gain() -> None:
@@ -153,19 +142,18 @@ def test_lost_pairs_at_their_worst_must_not_undo_the_gain() -> None:
 
     verdict = _judge(_first(0.5), arm("x", tasks=200, change=change))
     assert verdict.kind is not VerdictKind.PROMOTE
-    assert any("lost pairs" in reason for reason in verdict.reasons)
+
+
+def test_arms_without_any_outcome_decide_nothing() -> None:
+    rows = _first(0.5, error_kind="infra").seeds[0]
+    lost = replace(_first(0.5), seeds={0: tuple(replace(row, success=None) for row in rows)})
+    assert _judge(lost, lost, findings=()).kind is VerdictKind.INCONCLUSIVE
 
 
 def test_the_minimum_effect_binds() -> None:
     sides = (_first(0.5), _first(0.7))
     assert _judge(*sides, min_effect=0.1).kind is VerdictKind.PROMOTE
     assert _judge(*sides, min_effect=0.19).kind is VerdictKind.INCONCLUSIVE
-
-
-def test_arms_without_any_outcome_decide_nothing() -> None:
-    lost = _first(0.5, error_kind="infra")
-    lost = replace(lost, seeds={0: tuple(replace(r, success=None) for r in lost.seeds[0])})
-    assert _judge(lost, lost, findings=()).kind is VerdictKind.INCONCLUSIVE
 
 
 @pytest.mark.parametrize("bad", [{"min_seeds": 0}, {"min_effect": -0.1}, {"look": 1}])
@@ -209,20 +197,27 @@ def _ever_promoted(
     return False
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("spread", [0.0, 0.04])
-def test_a_whole_run_of_null_candidates_seldom_promotes_any(spread: float) -> None:
-    # At most 5 % of runs by declaration; tolerance 3 standard errors of 120 runs (6 points).
+@pytest.mark.parametrize(
+    ("spread", "runs"),
+    [
+        (0.04, 15),
+        pytest.param(0.0, 120, marks=pytest.mark.nightly),
+        pytest.param(0.04, 120, marks=pytest.mark.nightly),
+    ],
+)
+def test_a_whole_run_of_null_candidates_seldom_promotes_any(spread: float, runs: int) -> None:
+    """At most 5 % of runs by declaration, and three standard errors of so many."""
     rng = np.random.default_rng(17)
-    false = sum(_run_of_null_candidates(rng, spread=spread) for _ in range(120))
-    assert false / 120 <= 0.11
+    false = sum(_run_of_null_candidates(rng, spread=spread) for _ in range(runs))
+    assert false / runs <= 0.05 + 3 * (0.05 * 0.95 / runs) ** 0.5
 
 
-def test_validity_does_not_block_honest_candidates() -> None:
-    """No finding that could veto, in 100 A/A comparisons with equal conduct."""
+@pytest.mark.parametrize("draws", [20, pytest.param(100, marks=pytest.mark.nightly)])
+def test_validity_does_not_block_honest_candidates(draws: int) -> None:
+    """No finding that could veto, in A/A comparisons with equal conduct."""
     rng = np.random.default_rng(23)
     blocked = 0
-    for _ in range(100):
+    for _ in range(draws):
         tasks = rng.beta(1.2, 1.2, size=(2, 128))
         found = find_all(drawn_arm("a", tasks, rng), drawn_arm("b", tasks, rng))
         blocked += any(finding.severity != "warn" for finding in found)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from scipy.special import expit
 
 from meta_agent.core.gate.race import BLOCK, TERMS, Buy, Field, Race, Word, exam_of, racing
@@ -29,20 +28,6 @@ def test_a_gain_a_loss_and_nothing_are_told_apart() -> None:
     assert better.worth > 0.95 and better.gain > 0.08
     assert worse.worth < 0.01 and worse.gain < -0.05
     assert abs(same.gain) < 0.02 and same.worth < TERMS.accept
-
-
-def test_few_attempts_move_an_estimate_less_than_many_that_say_the_same() -> None:
-    chances = []
-    for times in (1, 12):
-        field = Field(TASKS)
-        for version, better in ((0, 0), (field.enter(0), 1)):
-            for task in range(TASKS):
-                for at in range(4 * times):
-                    field.add(version, task, at % 4 < 1 + task % 2 + better)
-        chances.append(field.chance(1))
-    few, many = chances
-    assert 0 < few.gain < many.gain and few.worth < many.worth
-    assert many.gain == pytest.approx(0.25, abs=0.03)
 
 
 def test_where_nothing_was_solved_a_first_success_keeps_an_edit_in_the_race() -> None:
@@ -76,32 +61,6 @@ def test_attempts_at_dropped_edits_say_how_good_the_start_is() -> None:
         for task in range(TASKS):
             field.add(last, task, task < 12)
     assert among.chance(41).gain > alone.chance(1).gain + 0.02
-
-
-def test_the_variance_is_that_of_the_whole_matrix() -> None:
-    """The leaves are eliminated one by one: the same as inverting everything at once."""
-    field = filled([0.5, 0.0, -0.5], attempts=3, base=2)
-    child = field.enter(1)
-    for task in range(TASKS):
-        field.add(child, task, task % 2 == 0)
-    found = field._fit(child, TERMS)
-    a, b, parent = field._level, field._effect[:5], field._parent
-    rate = expit(a[:, None] + b)
-    weight = field._tried[:, :5] * rate * (1 - rate)
-    whole = np.zeros((TASKS + 5, TASKS + 5))
-    whole[:TASKS, :TASKS] = np.diag(weight.sum(1)) + (np.eye(TASKS) - 1 / TASKS) / TERMS.tasks**2
-    whole[:TASKS, TASKS:], whole[TASKS:, :TASKS] = weight, weight.T
-    whole[TASKS:, TASKS:] = np.diag(weight.sum(0))
-    for version in range(1, 5):
-        link = np.zeros(TASKS + 5)
-        link[TASKS + version], link[TASKS + parent[version]] = 1.0, -1.0
-        near = {1: TERMS.accepted, child: TERMS.chain}.get(version, TERMS.dropped)
-        whole += np.outer(link, link) / near**2
-    keep = [at for at in range(TASKS + 5) if at != TASKS]
-    inverse = np.linalg.inv(whole[np.ix_(keep, keep)])
-    want = np.zeros(TASKS + 4)
-    want[TASKS + child - 1], want[TASKS] = 1.0, -1.0  # it builds on version 1
-    assert found == pytest.approx(want @ inverse @ want, rel=1e-3)
 
 
 def test_what_a_strong_edit_brought_is_not_taken_for_the_next_ones() -> None:

@@ -7,14 +7,14 @@ import pytest
 
 from meta_agent.core.gate import Course, ErrorBudget, judge_live
 from meta_agent.core.gate.numbers.statistics import given_promotion
-from meta_agent.core.protocols import Effect, VerdictKind
+from meta_agent.core.protocols import VerdictKind
 
 from ._rows import Arm, drawn_arm
 
 ONE_LOOK = 1.645
 
 
-@pytest.mark.parametrize("truth", [1.0, 1.5, 2.0, 3.0])
+@pytest.mark.parametrize("truth", [1.0, 2.0])
 def test_over_many_promotions_it_is_nearer_to_the_truth_than_the_raw_one(truth: float) -> None:
     """In standard errors; a bar at 5 %. The raw one is 1.25 too high where the truth is 1."""
     drawn = truth + np.random.default_rng(0).normal(size=4000)
@@ -58,8 +58,3 @@ def test_a_collapse_that_has_to_be_outlasted_raises_the_bar() -> None:
         assert effect is not None and effect.shrunk is not None
         shrunk.append(effect.shrunk)
     assert shrunk[1] < shrunk[0]
-
-
-def test_both_stand_beside_each_other_in_words() -> None:
-    assert Effect(0.2, 0.1, 0.3, 10, 1, shrunk=0.123).selected == " (selected; likelier +12.3)"
-    assert Effect(0.2, 0.1, 0.3, 10, 1).selected == ""

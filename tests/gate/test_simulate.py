@@ -29,11 +29,3 @@ def test_power_rises_with_the_gain_and_finds_the_smallest_one() -> None:
 def test_what_no_gain_can_prove_has_no_smallest_effect() -> None:
     gate = Gate((Look(0, 2, 200, True, None),), ErrorBudget(1e-9))
     assert smallest_effect(gate, Modelled(RATES, 0.05), draws=20) is None
-
-
-def test_a_smaller_spread_makes_smaller_effects_visible() -> None:
-    wide, narrow = (
-        smallest_effect(trained(), Modelled(RATES, sd), draws=20, step=0.02) or 1.0
-        for sd in (0.05, 0.005)
-    )
-    assert narrow < wide

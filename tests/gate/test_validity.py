@@ -7,15 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from meta_agent.core.gate import (
-    Arm,
-    Finding,
-    OutcomeRow,
-    ValidityLimits,
-    find_all,
-    find_in_arm,
-    wilson,
-)
+from meta_agent.core.gate import Arm, Finding, OutcomeRow, ValidityLimits, find_all, find_in_arm
 from meta_agent.core.gate.validity._reward import mann_whitney_share
 
 from ._rows import arm, row
@@ -40,15 +32,7 @@ def test_two_equal_arms_have_no_findings() -> None:
 
 @pytest.mark.parametrize(
     ("flagged", "tasks", "severity"),
-    [
-        (0, 100, None),
-        (1, 20, "warn"),
-        (1, 256, "warn"),
-        (4, 100, "warn"),
-        (7, 100, "unproven"),
-        (2, 500, "warn"),
-        (30, 100, "veto"),
-    ],
+    [(0, 100, None), (1, 20, "warn"), (4, 100, "warn"), (7, 100, "unproven"), (30, 100, "veto")],
 )
 def test_leaks_are_judged_by_their_share_and_its_bounds(
     flagged: int, tasks: int, severity: str | None
@@ -57,18 +41,38 @@ def test_leaks_are_judged_by_their_share_and_its_bounds(
     assert found.get("conduct.leak") == severity
 
 
-def test_a_leak_in_a_rollout_that_failed_is_no_leaked_solution() -> None:
-    def change(seed: int, task: int) -> dict[str, Any]:
-        return {"flags": ("leak:log",), "success": False} if task < 40 else {}
-
-    assert "conduct.leak" not in codes(arm("a"), arm("b", change=change))
+def _some(first: int, **changes: Any) -> Any:
+    return lambda seed, task: changes if task < first else {}
 
 
-def test_tampering_counts_even_where_it_failed() -> None:
-    def change(seed: int, task: int) -> dict[str, Any]:
-        return {"flags": ("tamper:tests",), "success": False} if task < 10 else {}
+def _every(nth: int, **changes: Any) -> Any:
+    return lambda seed, task: {} if task % nth else changes
 
-    assert codes(arm("a"), arm("b", change=change))["conduct.tamper"] == "veto"
+
+LOST: dict[str, Any] = {"success": None, "error_kind": "infra", "reward": None}
+CRASHED: dict[str, Any] = {"reward": None, "error_kind": "policy", "success": False}
+ONE_SIDE: dict[str, tuple[Any, dict[str, str]]] = {
+    "a leak in attempts that failed": (_some(40, flags=("leak:log",), success=False), {}),
+    "tampering, though it failed": (
+        _some(10, flags=("tamper:tests",), success=False), {"conduct.tamper": "veto"},
+    ),
+    "another evaluator": (
+        _every(1, evaluator_hash="ev2"), {"incomparable.evaluator": "veto"},
+    ),
+    "two evaluators": (_every(2, evaluator_hash="ev2"), {"incomparable.evaluator": "veto"}),
+    "another task": (_some(1, task_hash="changed"), {"incomparable.plan": "veto"}),
+    "rewards that went missing": (_every(4, reward=None), {"artefact.none_reward": "veto"}),
+    "a policy error, which has no reward": (_every(4, **CRASHED), {}),
+    "truncation": (_some(40, stop_reason="turn_limit"), {"artefact.truncation": "warn"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ONE_SIDE)
+def test_a_change_of_one_side_alone(name: str) -> None:
+    change, expected = ONE_SIDE[name]
+    assert codes(arm("a"), arm("b", change=change)).items() >= expected.items()
+    if not expected:
+        assert "veto" not in codes(arm("a"), arm("b", change=change)).values()
 
 
 def test_the_baselines_conduct_is_reported_on_its_own_side() -> None:
@@ -82,38 +86,18 @@ def test_a_leak_finding_quotes_the_rollouts() -> None:
     assert len(finding.lines) == 5
 
 
-def _lost(first: int) -> Any:
-    def change(seed: int, task: int) -> dict[str, Any]:
-        return {"success": None, "error_kind": "infra", "reward": None} if task < first else {}
-
-    return change
-
-
-@pytest.mark.parametrize(("lost", "expected"), [(0, set()), (5, set()), (6, {"infra.void"})])
-def test_an_evaluation_with_too_many_infra_failures_is_void(lost: int, expected: set[str]) -> None:
-    sides = (arm("a", change=_lost(lost)), arm("b", change=_lost(lost)))
-    assert set(codes(*sides)) == expected
-
-
-@pytest.mark.parametrize(("lost", "expected"), [(1, set()), (2, {"infra.void"})])
-def test_one_lost_rollout_does_not_void_a_small_set(lost: int, expected: set[str]) -> None:
-    sides = (arm("a", tasks=10, change=_lost(lost)), arm("b", tasks=10, change=_lost(lost)))
-    assert set(codes(*sides)) == expected
+@pytest.mark.parametrize(("lost", "tasks"), [(5, 100), (1, 10)])
+def test_an_evaluation_with_too_many_infra_failures_is_void(lost: int, tasks: int) -> None:
+    """One lost rollout does not void a small set."""
+    for more, expected in ((0, set()), (1, {"infra.void"})):
+        change = _some(lost + more, **LOST)
+        sides = (arm("a", tasks=tasks, change=change), arm("b", tasks=tasks, change=change))
+        assert set(codes(*sides)) == expected
 
 
 def test_infra_failures_that_favour_one_arm_are_a_veto() -> None:
-    found = codes(arm("a", tasks=1000), arm("b", tasks=1000, change=_lost(40)))
+    found = codes(arm("a", tasks=1000), arm("b", tasks=1000, change=_some(40, **LOST)))
     assert found == {"infra.unbalanced": "veto"}
-
-
-def test_different_evaluators_are_incomparable() -> None:
-    other = arm("b", change=lambda s, t: {"evaluator_hash": "ev2"})
-    assert codes(arm("a"), other)["incomparable.evaluator"] == "veto"
-
-
-def test_one_arm_measured_under_two_evaluators_is_incomparable() -> None:
-    mixed = lambda s, t: {"evaluator_hash": f"ev{t % 2}"}  # noqa: E731
-    assert "incomparable.evaluator" in codes(arm("a", change=mixed), arm("b", change=mixed))
 
 
 def _without(made: Arm, tasks: int) -> Arm:
@@ -131,37 +115,14 @@ def test_a_row_present_twice_is_found() -> None:
     assert codes(arm("a"), twice)["denominator.mismatch"] == "veto"
 
 
-def test_arms_on_different_tasks_are_incomparable() -> None:
-    other = arm("b", change=lambda s, t: {"task_hash": "changed"} if t == 0 else {})
-    assert codes(arm("a"), other) == {"incomparable.plan": "veto"}
-
-
 def test_tasks_that_were_trained_on_are_found_by_content() -> None:
     found = codes(arm("a"), arm("b"), train_hashes={"hash-0007", "elsewhere"})
     assert found == {"overlap.train_eval": "veto"}
 
 
-def test_rewards_that_went_missing_are_an_artefact() -> None:
-    other = arm("b", change=lambda s, t: {"reward": None} if t % 4 == 0 else {})
-    assert codes(arm("a"), other)["artefact.none_reward"] == "veto"
-
-
-def test_a_policy_error_has_no_reward_and_that_is_no_artefact() -> None:
-    def change(seed: int, task: int) -> dict[str, Any]:
-        crashed = {"reward": None, "error_kind": "policy", "success": False}
-        return crashed if task % 4 == 0 else {}
-
-    assert "artefact.none_reward" not in codes(arm("a"), arm("b", change=change))
-
-
 def test_arms_without_any_reward_are_fine() -> None:
     none = lambda s, t: {"reward": None}  # noqa: E731
     assert codes(arm("a", change=none), arm("b", change=none)) == {}
-
-
-def test_a_jump_in_truncation_is_a_warning() -> None:
-    other = arm("b", change=lambda s, t: {"stop_reason": "turn_limit"} if t < 40 else {})
-    assert codes(arm("a"), other)["artefact.truncation"] == "warn"
 
 
 def _half_solved(bonus: float, *, hash_: str = "same") -> Arm:
@@ -279,10 +240,6 @@ def test_what_the_version_does_itself_no_candidate_inherits(name: str) -> None:
     assert {f.severity for f in findings(made, made)} <= {"warn"}
 
 
-def test_findings_leave_out_what_is_the_baselines_alone() -> None:
-    assert findings(arm("a", change=_flag("leak:log", 50)), arm("b")) == ()
-
-
 def test_hits_on_few_tasks_are_worth_no_more_than_those_tasks() -> None:
     """Two tasks of 25, tried eight times each: 16 of 200 rows, and no more than two tasks' word."""
 
@@ -299,16 +256,15 @@ def test_hits_on_few_tasks_are_worth_no_more_than_those_tasks() -> None:
     assert bounds[0]["low"] < bounds[1]["low"]
 
 
-@pytest.mark.parametrize("limit_share", [0.25])
-def test_an_honest_rate_of_a_quarter_of_the_limit_bars_no_small_arm(limit_share: float) -> None:
-    """500 arms of 40 attempts, each flagged with a quarter of the limit's chance."""
+@pytest.mark.parametrize("arms", [100, pytest.param(500, marks=pytest.mark.nightly)])
+def test_an_honest_rate_of_a_quarter_of_the_limit_bars_no_small_arm(arms: int) -> None:
+    """Arms of 40 attempts, each flagged with a quarter of the limit's chance."""
     draw = np.random.default_rng(3)
     limits = ValidityLimits()
     barred = 0
-    for _ in range(500):
+    for _ in range(arms):
         leaks, tampers = (
-            draw.random(40) < limit_share * limit
-            for limit in (limits.leak_share, limits.tamper_share)
+            draw.random(40) < limit / 4 for limit in (limits.leak_share, limits.tamper_share)
         )
 
         def change(seed: int, task: int, a: Any = leaks, b: Any = tampers) -> dict[str, Any]:
@@ -316,7 +272,7 @@ def test_an_honest_rate_of_a_quarter_of_the_limit_bars_no_small_arm(limit_share:
 
         found = findings(arm("a", tasks=40), arm("b", tasks=40, change=change))
         barred += any(f.severity in ("veto", "unproven") for f in found)
-    assert barred / 500 < 0.05
+    assert barred / arms < 0.05
 
 
 def test_a_constant_added_to_every_reward_is_named() -> None:
@@ -325,21 +281,3 @@ def test_a_constant_added_to_every_reward_is_named() -> None:
 
     found = codes(_half_solved(0.0, hash_="a"), replace(arm("b", tasks=300, change=change)))
     assert found == {"reward.constant_offset": "warn"}
-
-
-def test_limits_are_the_callers() -> None:
-    sides = (arm("a"), arm("b", change=_flag("leak:log", 30)))
-    assert codes(*sides, limits=ValidityLimits(leak_share=0.9))["conduct.leak"] == "warn"
-
-
-def test_wilson_at_the_edges() -> None:
-    assert wilson(0, 0) == (0.0, 1.0)
-    assert wilson(0, 100).low == 0.0
-    assert wilson(100, 100).high == 1.0
-    assert wilson(50, 100).low == pytest.approx(0.4038, abs=1e-4)
-
-
-def test_rank_share_counts_ties_as_half() -> None:
-    assert mann_whitney_share([1, 1], [1, 1]) == 0.5
-    assert mann_whitney_share([2, 3], [0, 1]) == 1.0
-    assert mann_whitney_share([1], [0, 1, 2, 2]) == 0.375
