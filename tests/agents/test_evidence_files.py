@@ -11,34 +11,7 @@ from meta_agent.core.protocols import Hypothesis, Rollout, RolloutFailure, ToolE
 from meta_agent.proposers import evidence_files
 from meta_agent.readers.evidence import build_evidence
 from meta_agent.skills import SkillLibrary
-
-
-def rollout(at: int, split: str = "search", **changes: Any) -> Rollout:
-    facts: dict[str, Any] = {
-        "run": "r",
-        "version": "v0",
-        "domain": "swe",
-        "split": split,
-        "task_key": f"task,{at}",
-        "task_hash": "h",
-        "group_id": f"g{at}",
-        "sample_idx": 0,
-        "seed": 0,
-        "harness_commit": "c",
-        "policy": "p",
-        "evaluator_hash": "e",
-        "outcome": at % 2 == 0,
-        "turns": 2,
-        "messages": [
-            {"role": "user", "content": "fix it"},
-            {"role": "assistant", "content": "v", "tool_calls": [{"id": "1"}]},
-        ],
-        "tool_events": [ToolEvent(0, "view", {}, "x+1", True)],
-        "rewards": {"solved": 1 / 3, "submitted": 1.0},
-        "timings": {"total": 0.123 + at},
-        "cost": {"tokens": 40.0, "usd": 0.01},
-    }
-    return Rollout(**{**facts, **changes})
+from tests.agents._attempts import rollout
 
 
 def source(rollouts: list[Rollout], **changes: Any) -> EvidenceSource:
@@ -90,92 +63,49 @@ def test_a_result_that_the_conversation_holds_is_not_told_twice() -> None:
     events = [ToolEvent(0, "view", {}, long, True), ToolEvent(1, "run", {}, "boom " * 20, False)]
     file = evidence_files(source([rollout(0, messages=said, tool_events=events)]))
     text = file["rollouts/search-0000.md"].decode()
-    assert text.count(long) == 1 and "view() -> as the policy saw it" in text
-    assert "run() -> boom boom" in text
+    assert text.count(long) == 1 and "boom boom" in text
 
 
 def transcript_of(**changes: Any) -> str:
     return evidence_files(source([rollout(0, **changes)]))["rollouts/search-0000.md"].decode()
 
 
-def test_a_transcript_says_what_each_call_no_longer_showed() -> None:
+def test_a_transcript_says_what_a_call_no_longer_showed_and_what_it_showed_otherwise() -> None:
     said = [
         {"role": "user", "content": "fix it"},
         {"role": "user", "content": "2 lines left out"},
         {"role": "assistant", "content": "done"},
     ]
-    gone = [
-        {"role": "assistant", "content": "view a.py"},
-        {"role": "user", "content": "line one of a.py"},
-    ]
-    lost = ViewChange(1, unchanged=1, lost=2, removed=gone)
-    text = transcript_of(messages=said, views=[lost], turns=2, tool_events=[])
-    section = text.partition("## Where a call showed something else")[2]
-    assert (
-        "call 1 kept the first 1 messages; no longer shown: 2\n  - assistant: view a.py" in section
-    )
-    assert "- user: line one of a.py\n  and after them it showed:\n" in section
-    assert "- user: 2 lines left out" in section
-    full = transcript_of(messages=said, views=[ViewChange(1, 1, 2, [])], turns=2, tool_events=[])
-    assert "no longer shown: 2 (not recorded)\n  and after them it showed:" in full
-    far = [ViewChange(1, 1, 2, gone), ViewChange(2, 1, 2, [])]
-    full = transcript_of(messages=said, views=far, turns=3, tool_events=[])
-    assert "- call 1: 2 messages no longer shown, not recorded" in full
-
-
-def test_a_transcript_says_where_a_result_was_shown_as_something_else() -> None:
-    said = [
-        {"role": "user", "content": "fix it"},
-        {"role": "assistant", "content": "run tests"},
-        {"role": "user", "content": "all tests passed"},
-        {"role": "assistant", "content": "done"},
-    ]
+    gone = [{"role": "user", "content": "line one of a.py"}]
+    for removed in (gone, []):
+        lost = ViewChange(1, unchanged=1, lost=2, removed=removed)
+        text = transcript_of(messages=said, views=[lost], turns=2, tool_events=[])
+        section = text.partition("## Where a call showed something else")[2]
+        assert "call 1" in section and "- user: 2 lines left out" in section
+        assert ("line one of a.py" in section) == bool(removed)
+    told = [said[0], {"role": "assistant", "content": "run tests"}]
     events = [ToolEvent(0, "run", {}, "1 failed", True)]
-    text = transcript_of(messages=said, turns=2, tool_events=events)
-    told = "- call 1, result_altered: run answered 1 failed; shown: all tests passed"
-    assert told in text
-    honest = [*said[:2], {"role": "user", "content": "1 failed"}, said[3]]
-    assert "## Where a call" not in transcript_of(messages=honest, turns=2, tool_events=events)
+    for shown in ("all tests passed", "1 failed"):
+        messages = [*told, {"role": "user", "content": shown}, said[2]]
+        text = transcript_of(messages=messages, turns=2, tool_events=events)
+        assert ("result_altered" in text) == (shown != "1 failed")
 
 
-def test_without_training_the_map_names_no_file_of_it() -> None:
-    files = evidence_files(source([rollout(0)], train_metrics=[]))
-    assert "training.csv" not in files
-    assert b"train" not in files["README.md"]
-
-
-def test_the_reading_before_training_is_a_page_that_says_what_drifted() -> None:
-    begun = [rollout(n, outcome=True, turns=2) for n in range(4)]
+def test_the_reading_before_training_is_a_page_and_its_attempts_are_told_apart() -> None:
+    begun = [rollout(n, outcome=True, turns=2) for n in range(3)]
     ended = [rollout(n, outcome=n == 0, turns=8) for n in range(4)]
-    files = evidence_files(source(ended, untrained=build_evidence(begun), before=begun))
-    page = files["untrained.md"].decode()
-    moved, layers = page.split("## Layers before training")
-    rows = [line for line in moved.splitlines() if line.startswith("| score.")]
-    assert "| score.clean_success | 1 | 0.25 |" in rows
+    before = [*begun, rollout(9, "confirm")]
+    files = evidence_files(source(ended, untrained=build_evidence(begun), before=before))
+    moved, layers = files["untrained.md"].decode().split("## Layers before training")
+    assert "| score.clean_success | 1 | 0.25 |" in moved
     assert "signal.reward_mean" not in moved and "clean_success" in layers
-    assert "- untrained.md:" in files["README.md"].decode()
-
-
-def test_attempts_before_training_are_told_from_those_after_it() -> None:
-    begun = [rollout(n, outcome=True) for n in range(3)] + [rollout(9, "confirm")]
-    ended = [rollout(n, outcome=False) for n in range(4)]
-    files = evidence_files(source(ended, untrained=build_evidence(begun[:3]), before=begun))
+    assert "untrained.md" in files["README.md"].decode()
     named = [path for path in files if path.startswith("rollouts/untrained-")]
     assert named == [f"rollouts/untrained-{n:04d}.md" for n in range(3)]
     counts = files["rollouts/counts.csv"].decode().splitlines()
-    assert [row.split(",")[0] for row in counts[1:]] == ["search", "untrained"]
-    assert "3 of the base policy before training" in files["README.md"].decode()
-
-
-def test_a_frozen_policy_is_read_once_and_no_page_says_otherwise() -> None:
-    files = evidence_files(source([rollout(0)], train_metrics=[]))
-    assert not any(b"untrained" in data for data in files.values())
-
-
-def test_what_an_analyst_noted_stands_in_the_history() -> None:
-    files = evidence_files(source([rollout(0)], noted=[("g0", "the reward pays for length")]))
-    said = files["history.md"].decode()
-    assert "## Noted by the analyst of g0\nthe reward pays for length" in said
+    assert {row.split(",")[0] for row in counts[1:]} == {"search", "untrained"}
+    frozen = evidence_files(source([rollout(0)], train_metrics=[]))
+    assert not any(b"untrained" in data for data in frozen.values())
 
 
 def test_the_index_is_one_row_per_rollout() -> None:
@@ -188,22 +118,6 @@ def test_the_index_is_one_row_per_rollout() -> None:
     assert lines[2].startswith('rollouts/search-0001.md,"task,1",0,no,unknown,infra_error')
 
 
-def test_attempts_are_counted_by_how_they_ended() -> None:
-    rollouts = [rollout(n, turns=2 if n < 3 else 5) for n in range(4)]
-    files = evidence_files(source(rollouts))
-    header, *rows = files["rollouts/counts.csv"].decode().splitlines()
-    assert header == "attempts,mode,stop_reason,turns,rollouts"
-    assert sorted(row.rsplit(",", 2)[1] for row in rows) == ["2", "2", "5"]
-    assert sum(int(row.rsplit(",", 1)[1]) for row in rows) == 4
-
-
-def test_many_rollouts_are_thinned_evenly() -> None:
-    files = evidence_files(source([rollout(n) for n in range(1500)]))
-    index = files["rollouts/index.csv"].decode()
-    assert index.count("\n") == 601
-    assert '"task,0"' in index and '"task,1497"' in index
-
-
 def test_history_tells_failures_too_and_calibration_scores_predictions() -> None:
     told = Hypothesis("reward", "if a then b", "clean_success", "up", 0.1)
     past = [
@@ -214,10 +128,9 @@ def test_history_tells_failures_too_and_calibration_scores_predictions() -> None
     files = evidence_files(source([rollout(0)], past=past))
     history = files["history.md"].decode()
     assert "## g0/c0: REJECT" in history and "## g0/c1: REFUSED" in history
-    assert "looped" in history and "predicted: clean_success up by 0.1" in history
+    assert "looped" in history and "clean_success up by 0.1" in history
     assert files["history/g0-c0.diff"] == b"diff --git a b\n"
     calibration = files["calibration.md"].decode()
-    assert "1 predictions scored: 0 moved in the predicted direction" in calibration
     assert "| g0/c0 | clean_success | 0.1 | -0.02 | REJECT |" in calibration
 
 

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-import meta_agent.proposers
 from meta_agent.core.harness import parse_contract
 from meta_agent.core.proposals import TriedIdea
 from meta_agent.core.protocols import HarnessTree, VerdictKind
 from meta_agent.core.skills import Skill
-from meta_agent.proposers import WORTH_TRYING, propose
+from meta_agent.proposers import propose
 from meta_agent.proposers.rules_table import best
 from tests.agents._rules import BUSY, LEAKING, evidence, names, tree
 
@@ -27,12 +26,9 @@ def skill(rule: str, factor: str, kind: str) -> Skill:
     return Skill(f"swe-{rule}", "seen before", "body", Path("x"), metadata)
 
 
-def test_the_same_input_gives_the_same_proposals() -> None:
-    assert propose(evidence(**BUSY), tree(), (), ()) == propose(evidence(**BUSY), tree(), (), ())
-
-
 def test_every_proposal_is_one_real_factor_edit_with_a_prediction() -> None:
     proposals = propose(evidence(**BUSY), tree(), (), ())
+    assert propose(evidence(**BUSY), tree(), (), ()) == proposals
     assert len(set(names(proposals))) == len(proposals) >= 5
     for proposal in proposals:
         assert parse_contract(tree()).factor_of(proposal.edits) == proposal.hypothesis.factor
@@ -69,11 +65,6 @@ def test_what_failed_is_remembered(verdict: VerdictKind, base: str, again: bool)
     assert ("more-turns" in names(proposals)) is again
 
 
-def test_being_ranked_out_is_no_failure() -> None:
-    tried = TriedIdea("more-turns", "a" * 40, VerdictKind.REJECT, screened_out=True)
-    assert "more-turns" in names(propose(evidence(**BUSY), tree(), [tried], ()))
-
-
 def test_a_positive_skill_raises_its_rule_and_is_named() -> None:
     learned = skill("larger-groups", "recipe", "positive")
     proposals = propose(evidence(**BUSY), tree(), (), [learned])
@@ -91,13 +82,6 @@ def test_what_was_proven_before_comes_first_where_it_shows() -> None:
     learned = skill(told.rule, told.factor, "positive")
     assert weakest.strength * 1.6 < strongest.strength
     assert names(propose(evidence(**BUSY), tree(), (), [learned]))[0] == told.rule
-
-
-def test_what_a_clean_harness_shows_as_well_stays_last_whatever_was_proven() -> None:
-    weak = next(p for p in propose(evidence(**BUSY), tree(), (), ()) if p.strength < WORTH_TRYING)
-    learned = skill(weak.hypothesis.rule, weak.hypothesis.factor, "positive")
-    proposals = propose(evidence(**BUSY), tree(), (), [learned])
-    assert names(proposals)[0] != weak.hypothesis.rule
 
 
 def test_a_negative_skill_lowers_its_rule_and_whoever_takes_the_place_names_it() -> None:
@@ -132,18 +116,3 @@ def test_a_harness_without_the_usual_constants_is_no_error() -> None:
     }
     leaks = {"behaviour__flag.leak:log": 0.5, "behaviour__flagged": 0.5}
     assert propose(evidence(**BUSY, **leaks), HarnessTree("a" * 40, "t", files), (), ()) == []
-
-
-def test_no_agent_reads_what_was_planted() -> None:
-    room = Path(meta_agent.proposers.__file__).parent
-    for path in room.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            imported = (
-                [a.name for a in node.names]
-                if isinstance(node, ast.Import | ast.ImportFrom)
-                else []
-            )
-            module = getattr(node, "module", "") or ""
-            assert not any("faults" in name or "domains" in name for name in [*imported, module]), (
-                path
-            )

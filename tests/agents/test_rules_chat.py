@@ -85,7 +85,6 @@ def test_without_a_solved_attempt_training_tasks_with_their_reply_become_example
     }
     text = said_first(tree(), proposals["worked-examples"])
     assert [f"Who is {n}?" in text for n in range(3)] == [True] * 3
-    assert "training tasks are known" in str(proposals["worked-example"].hypothesis)
     assert "worked-example" not in ideas(tree(), ())
 
 
@@ -104,15 +103,6 @@ def test_words_of_an_attempt_enter_as_a_literal() -> None:
         for n in ast.parse(text).body
         if "os" in ast.unparse(n) and "import os" in ast.unparse(n).splitlines()
     ]
-
-
-def namespace_of(text: str) -> str:
-    node = next(
-        n
-        for n in ast.parse(text).body
-        if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "SYSTEM"
-    )
-    return str(ast.literal_eval(node.value))
 
 
 def test_an_answer_in_a_fence_is_read_out_of_it() -> None:
@@ -136,8 +126,7 @@ STILL = {
 
 
 @pytest.mark.parametrize(
-    ("weights", "before", "after"),
-    [("full", 2e-6, 8e-6), ("full", 8e-6, 2e-5), ("lora", 1e-4, 4e-4), ("lora", 3e-4, 5e-4)],
+    ("weights", "before", "after"), [("full", 8e-6, 2e-5), ("lora", 1e-4, 4e-4)]
 )
 def test_a_rate_of_pretrained_weights_stays_below_its_limit(
     weights: str, before: float, after: float
@@ -152,18 +141,8 @@ def test_a_rate_of_pretrained_weights_stays_below_its_limit(
     assert tomllib.loads(ruinous.edits["agent/recipe.toml"])["learning_rate"] == 2.5e-3
 
 
-def test_a_rate_at_its_limit_is_raised_no_more() -> None:
-    harness = tree(edits={"agent/recipe.toml": ("learning_rate = 1e-6", "learning_rate = 5e-4")})
-    assert "raise-learning-rate" not in ideas(harness, **STILL)
-
-
 def test_adapters_do_not_begin_at_the_rate_of_full_weights() -> None:
     lora, full = ideas(tree(), weights="lora"), ideas(tree(), weights="full")
     recipe = tomllib.loads(lora["usual-range"].edits["agent/recipe.toml"])
     assert recipe["learning_rate"] == 1e-4
     assert "usual-range" not in full
-
-
-def test_the_nano_policy_gets_none_of_these() -> None:
-    rules = ideas(tree(), [attempt(n) for n in range(9)], weights="nano")
-    assert not {rule for rule in rules if rule.startswith(("worked", "leave", "read"))}

@@ -78,16 +78,6 @@ def test_what_alone_pays_for_solving_is_never_removed() -> None:
     assert reward(rollout(outcome=True))["graded"] == 1.0  # type: ignore[operator]
 
 
-def test_a_woven_in_bonus_gets_weight_zero() -> None:
-    harness = tree()
-    text = 'WEIGHTS = {"solved": 1.0, "busy": 0.5}\n\n\n'
-    text += 'def reward(r):\n    return {"solved": float(r["outcome"]), "busy": 1.0}\n'
-    harness = HarnessTree("a" * 40, "t" * 40, {**harness.files, "swe/reward.py": text.encode()})
-    proposal = find("drop-hackable-bonus", evidence(**HACKED), harness)
-    assert proposal is not None
-    assert proposal.edits["swe/reward.py"] == text.replace("0.5", "0.0")
-
-
 DEAD = {
     "signal__reward_follows": 0.2,
     "signal__component.solved.mean": 0.0,
@@ -118,11 +108,6 @@ def test_a_reward_that_follows_the_grader_or_was_never_measured_is_left_alone() 
     follows = {**DEAD, "signal__reward_follows": 0.95}
     assert find("pay-outcome", evidence(**follows), tree(DEAD_SOURCE)) is None
     assert find("pay-outcome", evidence(), tree(DEAD_SOURCE)) is None
-
-
-def test_a_reward_that_is_often_no_number_is_paid_anew() -> None:
-    broken = {**DEAD, "signal__reward_follows": 0.95, "signal__reward_missing": 0.3}
-    assert find("pay-outcome", evidence(**broken), tree()) is not None
 
 
 @pytest.mark.parametrize("layout", ["a table", "a dict in the function"])

@@ -36,15 +36,6 @@ def test_a_limit_that_taught_attempts_to_hand_in_early_is_doubled() -> None:
     assert find("more-turns", gives_up, tight) is None, "no ceiling, no measure of what is tight"
 
 
-def test_only_the_number_changes_and_comments_stay() -> None:
-    proposal = find("longer-observations", evidence(measured__cut_observation_share=0.2), tree())
-    assert proposal is not None
-    before = tree().files["swe/agent.py"].decode()
-    assert proposal.edits["swe/agent.py"] == before.replace(
-        "OBSERVATION_CHARS = 16", "OBSERVATION_CHARS = 32"
-    )
-
-
 def test_cut_replies_get_more_tokens() -> None:
     proposal = find(
         "longer-replies", evidence(measured__cut_reply_share=0.2), tree(), Situation(CEILINGS)
@@ -58,10 +49,3 @@ def test_a_leaking_tool_is_no_longer_offered() -> None:
     proposals = propose(found, tree(LEAKING), (), (), repair=True)[:2]
     assert [p.hypothesis.rule for p in proposals] == ["drop-leaking-tool", "punish-leak"]
     assert 'TOOLS = "vets"' in proposals[0].edits["swe/agent.py"]
-
-
-def test_tools_may_be_a_list_of_names() -> None:
-    listed = {"swe/agent.py": ('TOOLS = "vets"', 'TOOLS = ["view", "edit", "log"]')}
-    leak = find("drop-leaking-tool", evidence(**{"behaviour__flag.leak:log": 0.4}), tree(listed))
-    assert leak is not None
-    assert 'TOOLS = ["view", "edit"]' in leak.edits["swe/agent.py"]

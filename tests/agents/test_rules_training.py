@@ -51,17 +51,6 @@ def test_an_edited_curriculum_still_orders_every_task(rule: str) -> None:
     assert keys[-1] in {"t1", "t2"}
 
 
-def test_training_on_the_same_few_tasks_is_found_by_its_numbers() -> None:
-    mixed = {"swe/curriculum.py": ('"""In which', '"""By hash: in which')}
-    many, few = Situation(train_tasks=500), Situation(train_tasks=16)
-    repeats = evidence(signal__task_repeats=0.66, signal__groups=48.0)
-    proposal = find("broaden-curriculum", repeats, tree(mixed), many)
-    assert proposal is not None
-    assert proposal.strength > 0.55
-    assert find("broaden-curriculum", repeats, tree(mixed), few) is None
-    assert find("broaden-curriculum", evidence(), tree(mixed), many) is None
-
-
 STILL = {
     "signal__train.reward_mean.change": 0.004,
     "signal__train.entropy.first": 0.3,
@@ -83,13 +72,6 @@ def test_a_policy_that_did_not_move_gets_a_rate_that_moves_it() -> None:
 def test_a_policy_that_moved_keeps_its_rate(change: dict[str, float]) -> None:
     slow = recipe_tree({"learning_rate = 5e-5": "learning_rate = 1e-6"})
     assert find("raise-learning-rate", evidence(**{**STILL, **change}), slow) is None
-
-
-def test_a_reward_that_fell_by_no_more_than_chance_slows_nothing_down() -> None:
-    slow = recipe_tree({"learning_rate = 5e-5": "learning_rate = 1e-6"})
-    found = evidence(**{**STILL, "signal__train.reward_mean.change": -0.06})
-    assert find("lower-learning-rate", found, slow) is None
-    assert find("raise-learning-rate", found, slow) is not None
 
 
 RECIPES = {

@@ -158,12 +158,6 @@ def test_where_nothing_stands_in_the_way_nothing_is_taken(suite: str, operation:
     assert play(suite, edited(clean, operation)) == play(suite, clean)
 
 
-def test_code_that_is_no_scaffold_is_left_alone() -> None:
-    for text in ("", "def broken(:\n", "x = 1\n", "async def run(t, m, k):\n    await m.chat()\n"):
-        for operation in (keep_conversation, show_results, act_as_written, show_task):
-            assert edited(text, operation) == text
-
-
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_a_place_is_the_one_that_python_means_whatever_ends_the_lines(newline: str) -> None:
     lines = [

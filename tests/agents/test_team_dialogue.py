@@ -12,7 +12,7 @@ import pytest
 from meta_agent.core.chat import ChatReply, ChatRequest, Usage
 from meta_agent.core.errors import CandidateError, Interrupted, ProviderError
 from meta_agent.proposers.team._dialogue import Dialogue, Line
-from meta_agent.proposers.team._limits import LIMITS, DialogueLimits
+from meta_agent.proposers.team._limits import DialogueLimits
 from meta_agent.proposers.team._tools import TEXT, Done, Tool, ToolError, text_of, tool
 from tests.agents._models import ScriptedModels, Turn
 
@@ -65,20 +65,19 @@ def test_it_ends_with_what_a_tool_hands_over() -> None:
 
 
 WRONG = {
-    "an unknown tool": (call("shout", text="a"), "there is no tool 'shout'"),
-    "an unknown argument": (call("say", text="a", loud=True), "takes text, not 'loud'"),
-    "no argument": (call("say"), "'text' is missing"),
-    "another type": (call("say", text=3), "must be a string"),
-    "a tool that fails": (call("say", text="boom"), "it went off"),
+    "shout": call("shout", text="a"),
+    "loud": call("say", text="a", loud=True),
+    "text": call("say"),
+    "string": call("say", text=3),
+    "it went off": call("say", text="boom"),
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_call_is_answered_and_the_dialogue_goes_on(name: str) -> None:
-    turn, says = WRONG[name]
-    dialogue, models = talk(turn, call("end", text="b"))
+def test_wrong_calls_are_answered_and_the_dialogue_goes_on() -> None:
+    dialogue, models = talk(*WRONG.values(), call("end", text="b"))
     assert dialogue.run() == "b"
-    assert says in models.heard("d")[0]
+    for name, answer in zip(WRONG, models.heard("d"), strict=True):
+        assert answer.startswith("ERROR: ") and name in answer
 
 
 def test_plain_talk_is_nudged_and_then_ended() -> None:
@@ -120,15 +119,7 @@ def test_replies_that_lead_nowhere(turns: list[Turn], ending: str) -> None:
     models = Odd({"d": turns})
     dialogue.line = replace(dialogue.line, client=models)
     assert reason(dialogue) == ending
-    if ending == "looped":
-        assert "cut off" in str(models.requests["d", 1].messages[-1]["content"])
-
-
-def test_a_price_that_is_unknown_stays_unknown() -> None:
-    dialogue, _ = talk()
-    dialogue.line = replace(dialogue.line, client=Odd({"d": ["refusal"]}))
-    assert reason(dialogue) == "model_refused"
-    assert dialogue.spend.usd is None
+    assert dialogue.spend.usd is None, "a price that is unknown stays unknown"
 
 
 def test_a_prompt_that_the_model_cannot_hold_ends_the_dialogue() -> None:
@@ -138,13 +129,9 @@ def test_a_prompt_that_the_model_cannot_hold_ends_the_dialogue() -> None:
     assert reason(talk(call("say", text="a"), limits=limits)[0]) == "context_overflow"
 
 
-@pytest.mark.parametrize("kind", ["overloaded", "auth", "deadline"])
-def test_a_provider_that_fails_is_not_the_agents_failure(kind: str) -> None:
+def test_a_provider_that_fails_is_not_the_agents_failure_and_bad_replies_are() -> None:
     with pytest.raises(ProviderError):
-        talk(ProviderError("x", kind=kind))[0].run()
-
-
-def test_a_model_whose_replies_never_parse_fails_its_own_dialogue_alone() -> None:
+        talk(ProviderError("x", kind="overloaded"))[0].run()
     wordy = ProviderError("no JSON in three replies", kind="malformed")
     assert reason(talk(wordy)[0]) == "malformed_replies"
 
@@ -165,8 +152,3 @@ def test_a_long_dialogue_is_compacted_and_remembers_what_was_read() -> None:
     told = models.heard("d")
     assert told[0].startswith('[result left out to save room: read(text="0")')
     assert told[-1].startswith("9 9 9")
-
-
-def test_every_role_that_talks_has_its_ceilings() -> None:
-    turns = {role: limit.turns for role, limit in LIMITS.items()}
-    assert turns == {"analyst": 30, "proposer": 40, "reviewer": 6, "librarian": 4}

@@ -95,34 +95,23 @@ def test_each_parses_differs_and_comes_once() -> None:
         ast.parse(text)
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ('task.view["issue"].lstrip("-* ")', 'task.view["issue"]'),
-        ('f"{text} :" + " ?"', 'f"{text} :"'),
-        ('f"{text} :"', "f'{text}:'"),
-        ("len(text) > 9", "len(text) >= 9"),
-        ("not reply.content", "reply.content"),
-        ('not reply.content or "x" in reply.content', '("x" in reply.content)'),
-        ("reply.content[:2]", "reply.content"),
-        ('tools.call("view", at=reply.content[:2])', 'tools.call("view")'),
-        ('messages.append({"role": "tool", "content": result.text})', ""),
-        ('" ?"', '"?"'),
-    ],
-)
-def test_an_operator_is_there(before: str, after: str) -> None:
+OPERATORS = {
+    ('task.view["issue"].lstrip("-* ")', 'task.view["issue"]'),
+    ('f"{text} :" + " ?"', 'f"{text} :"'),
+    ('f"{text} :"', "f'{text}:'"),
+    ("len(text) > 9", "len(text) >= 9"),
+    ("not reply.content", "reply.content"),
+    ('not reply.content or "x" in reply.content', '("x" in reply.content)'),
+    ("reply.content[:2]", "reply.content"),
+    ('tools.call("view", at=reply.content[:2])', 'tools.call("view")'),
+    ('messages.append({"role": "tool", "content": result.text})', ""),
+    ('" ?"', '"?"'),
+}
+
+
+def test_every_operator_is_there() -> None:
     found = {(one.before, one.after) for one in mutants(PythonFile(AGENT, SCAFFOLD))}
-    assert (before, after) in found
-
-
-def test_names_of_fields_and_docstrings_stay() -> None:
-    for one in mutants(PythonFile(AGENT, SCAFFOLD)):
-        assert one.before not in ('"role"', '"content"', '"issue"', '"v"')
-        assert '"""The first line."""' in one.text
-
-
-def test_what_does_not_parse_has_no_neighbours() -> None:
-    assert list(mutants(PythonFile(AGENT, "def run(:\n"))) == []
+    assert found >= OPERATORS
 
 
 # --- which are proposed -------------------------------------------------------------------------
@@ -133,8 +122,11 @@ def test_the_edit_that_helps_is_found_among_all() -> None:
     assert WHOLE in best.edits[AGENT]
     assert best.hypothesis.factor == "scaffold"
     assert best.hypothesis.expected_delta == pytest.approx(0.2, abs=0.06)
-    assert "small edits" in best.hypothesis.statement
-    assert "sign test" in best.hypothesis.evidence[0]
+    assert best.hypothesis.evidence
+    # What was tried before is not tried again.
+    known = [TriedIdea(best.hypothesis.rule, "0" * 40, VerdictKind.REJECT)]
+    again = tried(lambda text, task: luck(task) < (0.5 if WHOLE in text else 0.3), known=known)
+    assert best.edits not in [one.edits for one in again]
 
 
 def test_two_that_help_elsewhere_both_come_and_never_two_of_one_line() -> None:
@@ -153,9 +145,6 @@ def test_nothing_comes_of_noise() -> None:
         return luck(task, salt=text) < 0.4  # every edit another luck, none better
 
     assert tried(solves) == []
-
-
-def test_nothing_comes_where_nothing_is_solved_or_all_is_the_same() -> None:
     assert tried(lambda text, task: False) == []
     assert tried(lambda text, task: luck(task) < 0.5) == []
 
@@ -167,12 +156,3 @@ def test_it_stays_within_what_was_lent() -> None:
     poor = Policy(lambda text, task: True)
     assert small_edits(tree(), poor, 500) == []
     assert poor.made == 0
-
-
-def test_what_was_tried_before_is_not_tried_again() -> None:
-    def solves(text: str, task: int) -> bool:
-        return luck(task) < (0.5 if WHOLE in text else 0.3)
-
-    (best,) = tried(solves)
-    known = [TriedIdea(best.hypothesis.rule, "0" * 40, VerdictKind.REJECT)]
-    assert best.edits not in [one.edits for one in tried(solves, known=known)]

@@ -69,14 +69,6 @@ def test_an_edit_goes_all_the_way_to_main(repo: HarnessRepo, sandbox: Sandbox) -
     assert sorted(repo.tree(merged).files) == ["harness.toml", "swe/agent.py", "swe/new/part.py"]
 
 
-def test_bytes_that_are_no_text_are_written_as_they_are(
-    repo: HarnessRepo, sandbox: Sandbox
-) -> None:
-    bench = Workbench(sandbox, repo, repo.head())
-    bench.write("swe/table.bin", b"\xff\x00")
-    assert bench.files()["swe/table.bin"] == b"\xff\x00"
-
-
 def test_ids_do_not_depend_on_where_or_when(repo: HarnessRepo, sandbox: Sandbox) -> None:
     bench = Workbench(sandbox, repo, repo.head())
     bench.write("swe/agent.py", "MAX_TURNS = 8\n")
@@ -108,18 +100,16 @@ def test_an_edit_of_nothing_is_refused(repo: HarnessRepo, sandbox: Sandbox) -> N
     assert refusal.value.reason == "empty"
 
 
-def test_what_lies_beside_the_clone_is_not_handed_back(repo: HarnessRepo, sandbox: Sandbox) -> None:
+def test_what_lies_beside_the_clone_is_not_handed_back_and_the_contract_stays(
+    repo: HarnessRepo, sandbox: Sandbox
+) -> None:
     bench = Workbench(sandbox, repo, repo.head(), evidence={"secret.json": b"{}"})
     bench.write("swe/agent.py", "MAX_TURNS = 8\n")
     bench.commit("feat: x\n")
     assert "secret.json" not in "".join(repo.tree(admit(repo, bench)).files)
-
-
-def test_a_commit_outside_the_allowlist_stays_outside(repo: HarnessRepo, sandbox: Sandbox) -> None:
-    bench = Workbench(sandbox, repo, repo.head())
     bench.write("harness.toml", "[harness]\nentry = 1\n")
     bench.commit("feat: take over\n")
     with pytest.raises(CandidateError) as refusal:
-        admit(repo, bench)
+        admit(repo, bench, "refs/heads/candidate/r1/1")
     assert refusal.value.reason == "path_outside_allowlist"
-    assert repo.candidates() == {}
+    assert "refs/heads/candidate/r1/1" not in repo.candidates()

@@ -61,7 +61,7 @@ def test_engines_that_were_given_up_are_not_used_again(
     ask(policies, "nano", "first")
     launcher.doomed = True
     launcher.started[0].die()
-    with pytest.raises(ProviderError, match="without an answer"):
+    with pytest.raises(ProviderError):
         while ask(policies, "nano", "second")[1].failure:
             pass
     launcher.doomed = False

@@ -14,9 +14,8 @@ from meta_agent.core.errors import CandidateError, IntegrityError
 from meta_agent.core.protocols import Rollout, ToolEvent
 from meta_agent.core.replay._lines import _cut, slim
 from meta_agent.core.replay._ranks import Ranks
-from meta_agent.core.replay._side import ordering
 from meta_agent.core.replay.comparison import ReplayReport
-from meta_agent.core.replay.probes import PROBED_BYTES, PROBED_GROUPS, PROBES, ProbeSample
+from meta_agent.core.replay.probes import PROBES
 from meta_agent.core.replay.replay import CHUNK_BYTES, replay
 from meta_agent.core.rollouts import RolloutStore
 from meta_agent.core.rollouts.record import to_line
@@ -40,6 +39,7 @@ def test_the_same_harness_changes_nothing() -> None:
     assert report.reading == "neutral"
     assert report.before == report.after
     assert (report.rollouts, report.groups, report.rank_changes) == (16, 4, 0.0)
+    assert json.loads(json.dumps(report.to_json()))["reading"] == "neutral"
     assert report.before["dead_group_ratio"] == 0.5
 
 
@@ -56,6 +56,22 @@ def test_a_reward_that_pays_for_the_leak_harms() -> None:
     assert report.reading == "harms"
     assert (report.before["ordering_violations"], report.before["ordering_ties"]) == (0.0, 0.5)
     assert report.after["ordering_violations"] == 0.5
+    assert report.after["ordering_violations_by_flagged"] == 0.5
+    assert (report.before["good_outranked"], report.after["good_outranked"]) == (0.0, 1.0)
+
+
+def test_a_constant_offset_is_named_and_neutral_and_a_fine_for_clean_attempts_is_counted() -> None:
+    report = run(groups("mfms"), reward=HONEST.replace("float(bool", "0.3 + float(bool"))
+    assert report.constant_offset == pytest.approx(0.3)
+    assert (report.reading, report.rank_changes) == ("neutral", 0.0)
+    fined = """
+WEIGHTS = {"solved": 1.0, "slow": -0.01}
+
+def reward(rollout):
+    return {"solved": float(bool(rollout["outcome"])), "slow": float(rollout["turns"])}
+"""
+    report = run(groups("mmss"), reward=fined)
+    assert (report.before["good_penalised"], report.after["good_penalised"]) == (0.0, 1.0)
 
 
 def test_a_reward_that_closes_the_leak_improves() -> None:
@@ -79,13 +95,6 @@ def test_a_reward_that_goes_flat_kills_groups() -> None:
     assert report.constant_components == ("one",)
 
 
-def test_a_constant_offset_is_named_and_neutral() -> None:
-    offset = HONEST.replace("float(bool", "0.3 + float(bool")
-    report = run(groups("mfms"), reward=offset)
-    assert report.constant_offset == pytest.approx(0.3)
-    assert (report.reading, report.rank_changes) == ("neutral", 0.0)
-
-
 def test_a_filter_that_drops_dead_groups_concentrates_the_weight() -> None:
     report = run(groups("mfsf"), filter=KEEP_LIVE)
     assert report.before["weight_on_live_groups"] == 0.25
@@ -101,7 +110,6 @@ def test_rollouts_that_ended_in_an_error_are_left_out_and_counted() -> None:
 def test_single_samples_give_no_reading() -> None:
     report = run(groups("mfs", size=1))
     assert (report.groups, report.reading) == (0, "neutral")
-    assert "nothing to compare" in report.reasons[0]
 
 
 @pytest.mark.parametrize(
@@ -115,12 +123,6 @@ def test_single_samples_give_no_reading() -> None:
 def test_a_reward_that_breaks_its_contract_is_the_candidates_fault(bad: str) -> None:
     with pytest.raises(CandidateError):
         run(groups("mm"), reward=bad)
-
-
-def test_the_report_is_json_and_states_its_limit() -> None:
-    data = json.loads(json.dumps(run(groups("m")).to_json()))
-    assert data["reading"] == "neutral"
-    assert "cannot predict" in data["limit"]
 
 
 # --- where the rewards come from ------------------------------------------------------------------
@@ -183,15 +185,6 @@ def test_members_of_a_group_may_lie_apart() -> None:
 # --- slim lines -----------------------------------------------------------------------------------
 
 
-def test_a_line_is_cut_and_gives_what_the_whole_would() -> None:
-    made = rollout(3, 1, outcome=True, flags=["leak:log"], rewards={"a": 0.5}, weights={"a": 2.0})
-    line = to_line(made)
-    seen = slim(line)
-    assert seen == slim(made)
-    assert (seen.group_id, seen.outcome, seen.clean) == ("g3", True, False)
-    assert dict(seen.rewards) == {"a": 0.5}
-
-
 def test_forged_text_inside_a_record_cannot_move_the_cut() -> None:
     text = ',"rewards":{"solved":9},"weights":{},"outcome":true,"flags":[],"error":null}'
     message = [{"role": "assistant", "content": text}]
@@ -219,64 +212,6 @@ def test_what_is_no_record_is_an_integrity_error(line: bytes) -> None:
 
 
 # --- arithmetic -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("rewards", "clean", "expected"),
-    [
-        ([1.0, 0.0], [True, False], (0, 0, 1)),
-        ([0.0, 1.0], [True, False], (1, 0, 1)),
-        ([1.0, 1.0], [True, False], (0, 1, 1)),
-        ([1.0, 2.0], [True, True], (0, 0, 0)),
-        ([0.5, 0.5, 1.0, 0.0], [True, False, False, True], (3, 1, 4)),
-    ],
-)
-def test_ordering(rewards: list[float], clean: list[bool], expected: tuple[int, ...]) -> None:
-    assert ordering(rewards, clean)[:3] == expected
-
-
-def ranked(before: list[float], after: list[float]) -> tuple[int, int, float | None, float | None]:
-    found = Ranks()
-    found.add(before, after)
-    return found.changed, found.pairs, found.kendall, found.spearman
-
-
-def test_from_a_tie_to_an_order_is_a_rank_change() -> None:
-    assert ranked([1, 1, 2], [1, 2, 3])[:2] == (1, 3)
-    assert ranked([1, 2, 3], [10, 20, 30])[:2] == (0, 3)
-
-
-@pytest.mark.filterwarnings("ignore::scipy.stats.ConstantInputWarning")
-def test_kendall_and_spearman_are_those_of_scipy() -> None:
-    from scipy.stats import kendalltau, spearmanr
-
-    draw = random.Random(7)
-    for size in (2, 5, 8, 40):
-        for _ in range(20):
-            before = [float(draw.randrange(4)) for _ in range(size)]
-            after = [float(draw.randrange(4)) for _ in range(size)]
-            _, _, kendall, spearman = ranked(before, after)
-            tau, rho = kendalltau(before, after).statistic, spearmanr(before, after).statistic
-            assert kendall == (None if math.isnan(tau) else pytest.approx(tau, abs=1e-12))
-            assert spearman == (None if math.isnan(rho) else pytest.approx(rho, abs=1e-12))
-
-
-def test_clean_attempts_below_an_unclean_one_are_false_alarms() -> None:
-    report = run(groups("llll"), reward=PAYS_LEAKS)
-    assert (report.before["good_outranked"], report.after["good_outranked"]) == (0.0, 1.0)
-    assert report.after["ordering_violations_by_flagged"] == report.after["ordering_violations"]
-
-
-def test_a_penalty_on_clean_attempts_is_a_false_alarm() -> None:
-    fined = """
-WEIGHTS = {"solved": 1.0, "slow": -0.01}
-
-def reward(rollout):
-    return {"solved": float(bool(rollout["outcome"])), "slow": float(rollout["turns"])}
-"""
-    report = run(groups("mmss"), reward=fined)
-    assert (report.before["good_penalised"], report.after["good_penalised"]) == (0.0, 1.0)
-    assert report.after["good_outranked"] == 0.0
 
 
 def test_a_filter_that_drops_groups_in_which_the_truth_differs_says_so() -> None:
@@ -369,19 +304,17 @@ def test_without_a_clean_attempt_there_is_nothing_to_beat() -> None:
     assert run(working("ffff"), reward=PAYS_WORDS).probes == ()
 
 
-def test_probes_leave_outcome_and_stored_rewards_out() -> None:
-    bad = json.loads(to_line(working("m")[1]))
-    for name, change in PROBES.items():
-        made = change(bad, None)
-        assert made["outcome"] is (name == "flagged_solution")
-        assert made["verifier_inputs"] == bad["verifier_inputs"]
-    assert json.loads(to_line(working("m")[1])) == bad  # nothing was written into the original
+@pytest.mark.filterwarnings("ignore::scipy.stats.ConstantInputWarning")
+def test_kendall_and_spearman_are_those_of_scipy() -> None:
+    from scipy.stats import kendalltau, spearmanr
 
-
-def test_probes_keep_a_bounded_number_of_bytes() -> None:
-    sample = ProbeSample()
-    big = [{"role": "user", "content": "x" * 50_000}]
-    for made in groups("m" * 200):
-        sample.add(slim(replace(made, messages=big)), 0.0, 0.0)
-    assert len(sample.worth_probing()) <= PROBED_GROUPS
-    assert sample.bytes < PROBED_BYTES + 60_000
+    draw = random.Random(7)
+    for size in (2, 5, 8, 40):
+        for _ in range(20):
+            before = [float(draw.randrange(4)) for _ in range(size)]
+            after = [float(draw.randrange(4)) for _ in range(size)]
+            found = Ranks()
+            found.add(before, after)
+            tau, rho = kendalltau(before, after).statistic, spearmanr(before, after).statistic
+            assert found.kendall == (None if math.isnan(tau) else pytest.approx(tau, abs=1e-12))
+            assert found.spearman == (None if math.isnan(rho) else pytest.approx(rho, abs=1e-12))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from meta_agent.core.lab.verify import Difference, VerifyReport, compared, regrade
+from meta_agent.core.lab.verify import Difference, compared, regrade
 from meta_agent.core.protocols import JSON, Outcome, Rollout
 
 from ._harness import broken, rollout
@@ -23,7 +23,6 @@ from ._harness import broken, rollout
         ({"a": 1}, {}, [("x.a", 1, None)]),
         ({}, {"a": False}, [("x.a", None, False)]),
         ({"a": [1, 2]}, {"a": [1]}, [("x.a", [1, 2], [1])]),
-        ({"a": [{"b": 1}]}, {"a": [{"b": 2}]}, [("x.a", [{"b": 1}], [{"b": 2}])]),
         ({"a": 1.0}, {"a": "1.0"}, [("x.a", 1.0, "1.0")]),
         ({"a": True}, {"a": 1.0}, [("x.a", True, 1.0)]),
     ],
@@ -73,10 +72,3 @@ def test_flags_that_the_grader_raises_again_cannot_be_stripped() -> None:
 def test_attempts_without_an_outcome_are_not_graded() -> None:
     grader: Any = Grader()
     assert regrade([broken()], grader) == (0, 1, ())
-
-
-def test_a_report_with_a_difference_is_not_ok() -> None:
-    report = VerifyReport("c", "PROMOTE", "REJECT", (Difference("kind", 1, 2),), ("start",))
-    told = report.to_json()
-    assert not report.ok and told["ok"] is False
-    assert told["differences"] == [{"what": "kind", "recorded": 1, "recomputed": 2}]

@@ -128,12 +128,6 @@ def test_nothing_is_wrong_with_an_agent_that_runs_as_a_command() -> None:
     assert (found.metrics()["task_unseen"], found.metrics()["argument_coverage"]) == (0.0, 1.0)
 
 
-def test_the_scaffold_that_ends_an_attempt_before_any_limit() -> None:
-    short = attempt(turns=2, stop_reason="returned")
-    limit = attempt(stop_reason="returned")
-    assert audit([short, limit]).metrics()["ended_early"] == 0.5
-
-
 def test_what_the_task_gives_and_the_first_message_does_not_hold() -> None:
     views = {"t0": {"issue": "3?", "call": "f", "examples": [["0", "4"], ["9", "7"]]}}
     found = audit([attempt()], views)
@@ -166,12 +160,6 @@ def test_every_call_is_told_from_the_last_one_and_what_each_took_away() -> None:
     assert found["forgotten"] == pytest.approx((1 / 2 + 3 / 4 + 5 / 6) / 3)
     assert found["reply_changed"] == 1.0
     assert found["result_dropped"] == found["result_altered"] == 0.0
-
-
-def test_where_the_record_was_full_the_earliest_calls_are_left_out() -> None:
-    made = forgetful()
-    made.views[1] = ViewChange(2, 1, 2)
-    assert [call.turn for call in exchanges(made)] == [2, 3]
 
 
 def test_alerts_name_attempts_in_the_report() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 
 import pytest
@@ -14,9 +13,7 @@ from meta_agent.readers.evidence import (
     failure_mode,
     gap,
     passed_tests,
-    render_text,
     role_of,
-    summarize,
 )
 
 from ._rollouts import failed, lost, rollout
@@ -102,15 +99,6 @@ def test_exemplars_are_the_same_whoever_looks() -> None:
     assert {mode: len(rows) for mode, rows in first.items()} == {"solved": 3, "untested_edit": 3}
 
 
-def test_exemplars_quote_short_and_flat() -> None:
-    said = [{"role": "assistant", "content": "a\n" * 900}]
-    made = summarize(failed(messages=said, story="e35! t:lo"))
-    assert len(made.last_words) == 400
-    assert "\n" not in made.last_words
-    assert made.steps == ("edit(to=35) -> done [refused]", "test() -> 2t lo")
-    json.dumps(made.to_json())
-
-
 def _many(n_solved: int, story: str = "v e35 t:ok s") -> list[Rollout]:
     return [rollout(i, story=story, outcome=i < n_solved) for i in range(200)]
 
@@ -140,15 +128,3 @@ def test_a_score_that_holds_still_needs_no_explanation(solved: int) -> None:
 def test_there_is_no_gap_without_a_baseline() -> None:
     assert gap(build_evidence(_many(60)), None) is None
     assert gap(build_evidence([], baseline=build_evidence([])), build_evidence([])) is None
-
-
-def test_the_report_leads_with_clean_success_and_alerts() -> None:
-    before = build_evidence(_many(60))
-    text = render_text(build_evidence(_many(120), measured={"d": {"x": 2.0}}, baseline=before))
-    assert text.startswith("clean success 60.0% [")
-    assert "d.x  2" in text
-    assert "(+0.3)" in text
-
-
-def test_the_report_of_nothing_is_one_line_and_no_crash() -> None:
-    assert render_text(build_evidence([])).startswith("no rollouts")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from meta_agent.core.errors import ConfigError
-from meta_agent.core.history import foreign_history, read_folder, read_foreign
+from meta_agent.core.history import foreign_history, read_foreign
 
 
 def git(folder: Path, *argv: str, stdin: str = "") -> str:
@@ -87,7 +87,7 @@ def test_old_spellings_of_a_mode_do_not_shut_a_repository_out(theirs: Path) -> N
 
 
 def test_what_is_no_repository_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot read"), foreign_history(tmp_path):
+    with pytest.raises(ConfigError, match=str(tmp_path)), foreign_history(tmp_path):
         pass
 
 
@@ -102,14 +102,6 @@ def test_a_repository_of_sha256_is_refused_with_a_way_out(
 ) -> None:
     git(tmp_path, "init", "-q", "-b", "main", "--object-format=sha256")
     commit(tmp_path, "root", "a.py", "1\n")
-    with pytest.raises(ConfigError, match="mismatched algorithms") as caught:
+    with pytest.raises(ConfigError) as caught:
         read(tmp_path)
     assert "SHA-256" in str(caught.value.hint)
-
-
-def test_a_folder_is_read_without_links_and_caches(tmp_path: Path) -> None:
-    for path in ("a.py", "__pycache__/a.pyc", ".git/config"):
-        (tmp_path / path).parent.mkdir(exist_ok=True)
-        (tmp_path / path).write_text("x")
-    (tmp_path / "link").symlink_to("a.py")
-    assert read_folder(tmp_path) == {"a.py": b"x"}

@@ -38,24 +38,16 @@ def merge(repo: HarnessRepo, onto: str, ref: str = REF) -> str:
     return repo.merge(ref, onto=onto, message="feat(scaffold): more turns", trailers=TRAILERS)
 
 
-def test_a_new_repository_holds_the_files_on_main(repo: HarnessRepo) -> None:
+def test_a_new_repository_holds_the_files_on_main(repo: HarnessRepo, tmp_path: Path) -> None:
+    """Its ids are the same everywhere, and creating it twice opens it."""
     assert repo.tree(repo.head()).files == SEED
     assert user_git(repo, "status", "--porcelain") == ""
     assert user_git(repo, "symbolic-ref", "HEAD").strip() == "refs/heads/main"
     assert "worktree" not in (repo.path / ".git" / "config").read_text()
-
-
-def test_ids_are_the_same_everywhere(repo: HarnessRepo, tmp_path: Path) -> None:
     other = HarnessRepo.create(tmp_path / "b" / "elsewhere", SEED, "feat: seed harness\n")
     assert other.head() == repo.head()
-
-
-def test_creating_twice_opens(repo: HarnessRepo) -> None:
     assert HarnessRepo.create(repo.path, SEED, "feat: seed harness\n").head() == repo.head()
-
-
-def test_creating_over_another_harness_is_refused(repo: HarnessRepo) -> None:
-    with pytest.raises(ConfigError, match="another harness"):
+    with pytest.raises(ConfigError):
         HarnessRepo.create(repo.path, {"a.py": b""}, "feat: x")
 
 
@@ -68,10 +60,10 @@ def test_a_killed_creation_is_started_over(tmp_path: Path) -> None:
     assert not leftover.exists()
 
 
-@pytest.mark.parametrize("path", [".gitattributes", "a/../b", "/etc/x", "a\nb"])
-def test_a_seed_that_no_candidate_could_extend_is_refused(path: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError):
-        HarnessRepo.create(tmp_path / "h", {path: b""}, "feat: seed\n")
+def test_a_seed_that_no_candidate_could_extend_is_refused(tmp_path: Path) -> None:
+    for path in (".gitattributes", "a/../b", "/etc/x", "a\nb"):
+        with pytest.raises(ConfigError):
+            HarnessRepo.create(tmp_path / "h", {path: b""}, "feat: seed\n")
 
 
 def test_a_merge_joins_both_histories_and_updates_the_files(
@@ -84,13 +76,12 @@ def test_a_merge_joins_both_histories_and_updates_the_files(
     assert top.trailers == TRAILERS
     assert (repo.path / "swe/agent.py").read_bytes() == b"MAX_TURNS = 8\n"
     assert user_git(repo, "status", "--porcelain") == ""
-
-
-def test_merging_twice_is_merging_once(repo: HarnessRepo, attacker: Attacker) -> None:
-    admitted(repo, attacker, attacker.good())
-    merged = merge(repo, attacker.base)
-    assert merge(repo, attacker.base) == merged
-    assert repo.head() == merged
+    assert top.when == 1767225700 + 1 and repo.log(3)[-1].when == EPOCH
+    assert merge(repo, attacker.base) == merged == repo.head(), "twice is once"
+    child = Attacker(attacker.folder.with_name("second"), repo)
+    assert child.base == merged, "a pack is one commit with all its files"
+    assert child.git("rev-list", "--count", merged) == "1"
+    assert child.git("show", f"{merged}:swe/agent.py") == "MAX_TURNS = 8"
 
 
 def test_a_second_winner_merges_beside_the_first(repo: HarnessRepo, attacker: Attacker) -> None:
@@ -121,7 +112,7 @@ def test_main_that_moved_is_never_overwritten(repo: HarnessRepo, attacker: Attac
         repo, "-c", "user.name=u", "-c", "user.email=u@e", "commit", "--allow-empty", "-qm", "x"
     )
     moved = repo.head()
-    with pytest.raises(IntegrityError, match=f"main is at {moved[:12]}"):
+    with pytest.raises(IntegrityError, match=moved[:12]):
         merge(repo, attacker.base)
     assert repo.head() == moved
 
@@ -145,7 +136,7 @@ def test_no_driver_or_hook_of_the_repository_runs(
     admitted(repo, attacker, attacker.good())
     merged = merge(repo, attacker.base)
     repo.note(merged, "fine")
-    with pytest.raises(ConfigError, match=r"not made by meta-agent|sets"):
+    with pytest.raises(ConfigError):
         HarnessRepo.open(repo.path)
     assert "MAX_TURNS" in repo.diff(attacker.base, merged)
     assert not canary.exists()
@@ -203,46 +194,27 @@ def test_notes_show_in_plain_git_log(repo: HarnessRepo) -> None:
     assert repo.log(1)[0].note == repo.notes(repo.head())
 
 
-def test_dates_are_given_or_follow_from_the_parents(repo: HarnessRepo, attacker: Attacker) -> None:
-    admitted(repo, attacker, attacker.good())
-    merge(repo, attacker.base)
-    assert repo.log(1)[0].when == 1767225700 + 1
-    assert repo.log(3)[-1].when == EPOCH
-
-
-def test_a_pack_is_one_commit_with_all_its_files(repo: HarnessRepo, attacker: Attacker) -> None:
-    admitted(repo, attacker, attacker.good())
-    merged = merge(repo, attacker.base)
-    child = Attacker(attacker.folder.with_name("second"), repo)
-    assert child.base == merged
-    assert child.git("rev-list", "--count", merged) == "1"
-    assert child.git("show", f"{merged}:swe/agent.py") == "MAX_TURNS = 8"
-
-
 # --- accidents ---------------------------------------------------------------------------------
 
 
-def test_an_empty_object_is_found_when_opening(repo: HarnessRepo) -> None:
-    head = repo.head()
+def test_an_empty_object_and_a_missing_main_are_found_when_opening(repo: HarnessRepo) -> None:
+    head, main = repo.head(), repo.path / ".git/refs/heads/main"
     victim = repo.path / ".git/objects" / head[:2] / head[2:]
+    whole = victim.read_bytes()
     victim.chmod(0o644)
     victim.write_bytes(b"")
-    with pytest.raises(IntegrityError, match="damaged"):
+    with pytest.raises(IntegrityError):
         HarnessRepo.open(repo.path)
-
-
-def test_a_missing_main_is_found_when_opening(repo: HarnessRepo) -> None:
-    (repo.path / ".git/refs/heads/main").unlink()
-    with pytest.raises(IntegrityError, match="damaged"):
-        HarnessRepo.open(repo.path)
-
-
-@pytest.mark.parametrize("left", ["", "not an id", None], ids=["emptied", "garbled", "gone"])
-def test_a_main_that_a_power_cut_took_is_named(repo: HarnessRepo, left: str | None) -> None:
-    ref = repo.path / ".git" / "refs" / "heads" / "main"
-    ref.unlink() if left is None else ref.write_text(left)
-    with pytest.raises(IntegrityError, match="lacks the branch refs/heads/main"):
-        repo.head()
+    victim.write_bytes(whole)
+    HarnessRepo.open(repo.path)
+    for left in ("", "not an id"):  # as a power cut leaves it
+        main.write_text(left)
+        with pytest.raises(IntegrityError, match="refs/heads/main"):
+            repo.head()
+    main.unlink()
+    for read in (repo.head, lambda: HarnessRepo.open(repo.path)):
+        with pytest.raises(IntegrityError):
+            read()
 
 
 def test_names_are_found_where_git_has_packed_them(repo: HarnessRepo) -> None:
@@ -253,7 +225,7 @@ def test_names_are_found_where_git_has_packed_them(repo: HarnessRepo) -> None:
 
 
 def test_a_folder_without_git_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="not a harness repository"):
+    with pytest.raises(ConfigError):
         HarnessRepo.open(tmp_path)
 
 
@@ -290,28 +262,27 @@ def test_a_live_orchestrators_lock_is_left_alone(
 def test_a_users_edit_is_reported_and_kept(repo: HarnessRepo, attacker: Attacker) -> None:
     admitted(repo, attacker, attacker.good())
     (repo.path / "swe/agent.py").write_bytes(b"mine\n")
-    with pytest.raises(ConfigError, match="not committed"):
+    with pytest.raises(ConfigError, match=r"swe/agent\.py"):
         HarnessRepo.open(repo.path)
-    with pytest.raises(ConfigError, match="not committed"):
+    with pytest.raises(ConfigError, match=r"swe/agent\.py"):
         merge(repo, attacker.base)
     assert repo.head() == attacker.base
     assert (repo.path / "swe/agent.py").read_bytes() == b"mine\n"
 
 
-def test_an_untracked_file_in_the_way_is_kept(repo: HarnessRepo, attacker: Attacker) -> None:
+def test_an_untracked_file_is_kept_and_refused_where_it_is_in_the_way(
+    repo: HarnessRepo, attacker: Attacker
+) -> None:
     tree = attacker.swe([("100644", b"new.py", attacker.blob(b"theirs\n"))])
     admitted(repo, attacker, attacker.commit(tree))
-    (repo.path / "swe/new.py").write_bytes(b"mine\n")
-    with pytest.raises(ConfigError, match="not committed"):
+    for name in ("notes.txt", "swe/new.py"):
+        (repo.path / name).write_bytes(b"mine\n")
+    with pytest.raises(ConfigError, match=r"swe/new\.py"):
         merge(repo, attacker.base)
     assert (repo.path / "swe/new.py").read_bytes() == b"mine\n"
-
-
-def test_untracked_files_elsewhere_do_not_matter(repo: HarnessRepo, attacker: Attacker) -> None:
-    admitted(repo, attacker, attacker.good())
-    (repo.path / "notes.txt").write_text("mine")
+    (repo.path / "swe/new.py").unlink()
     merge(repo, attacker.base)
-    assert (repo.path / "notes.txt").read_text() == "mine"
+    assert (repo.path / "notes.txt").read_bytes() == b"mine\n"
 
 
 def test_another_branch_checked_out_is_left_alone(repo: HarnessRepo, attacker: Attacker) -> None:

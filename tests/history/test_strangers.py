@@ -179,7 +179,7 @@ def test_a_place_that_leads_elsewhere_or_waits_is_named(tmp_path: Path, place: s
     repo = HarnessRepo.create(tmp_path / "harness_repo", SEED, "seed\n")
     HarnessRepo.open(repo.path)
     PLACES[place](repo, tmp_path / "mark")
-    with pytest.raises(ConfigError, match="is no plain file"):
+    with pytest.raises(ConfigError):
         HarnessRepo.open(repo.path)
 
 

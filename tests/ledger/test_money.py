@@ -29,7 +29,7 @@ def test_settling_replaces_the_reservation(ledger: Ledger) -> None:
 def test_cap_counts_open_reservations(ledger: Ledger) -> None:
     ledger.set_cap("r", max_usd=1.0)
     ledger.reserve("a", 0.7, 1)
-    with pytest.raises(BudgetError, match=r"may cost \$0.4000; \$0.7000 of the cap"):
+    with pytest.raises(BudgetError, match=r"\$0\.4000.*\$0\.7000"):
         ledger.reserve("b", 0.4, 1)
     ledger.reserve("b", 0.3, 1)  # exactly full is allowed
 
@@ -45,7 +45,7 @@ def test_many_small_calls_fill_a_cap_exactly(ledger: Ledger) -> None:
 def test_a_role_may_have_its_own_cap(ledger: Ledger) -> None:
     ledger.set_cap("r", role="judge", max_tokens=100)
     ledger.reserve("policy", 0.0, 5000)
-    with pytest.raises(BudgetError, match="cap of role judge"):
+    with pytest.raises(BudgetError, match="judge"):
         ledger.reserve("judge", 0.0, 101)
 
 
@@ -74,7 +74,7 @@ def test_unknown_price_is_refused_under_a_usd_cap_and_counted_without(ledger: Le
     spent = ledger.spend()["policy"]
     assert (spent.usd, spent.tokens, spent.unpriced_calls) == (0, 8, 1)
     ledger.set_cap("r", max_usd=5.0)
-    with pytest.raises(BudgetError, match="model of unknown price"):
+    with pytest.raises(BudgetError):
         ledger.reserve("policy", None, 10)
 
 
@@ -94,11 +94,13 @@ def test_released_reservation_leaves_no_trace(ledger: Ledger) -> None:
     ledger.reserve("a", 1.0, 5)
 
 
-def test_release_of_what_was_settled_is_refused(ledger: Ledger) -> None:
+def test_what_was_settled_is_neither_released_nor_settled_again(ledger: Ledger) -> None:
     reservation = ledger.reserve("a", 0.1, 1)
     ledger.settle(reservation, 0.1, 1)
-    with pytest.raises(IntegrityError, match="settled before"):
+    with pytest.raises(IntegrityError):
         ledger.release(reservation)
+    with pytest.raises(IntegrityError):
+        ledger.settle(reservation, 0.1, 1)
     assert ledger.spend()["a"].usd == 0.1
 
 
@@ -115,13 +117,6 @@ def test_total_is_unknown_where_one_price_is(ledger: Ledger) -> None:
     assert ledger.spend()["a"].unpriced_calls == 0
     ledger.settle(ledger.reserve("a", None, 1), None, 1)
     assert ledger.spend()["a"].unpriced_calls == 1
-
-
-def test_settling_twice_is_refused(ledger: Ledger) -> None:
-    reservation = ledger.reserve("a", 0.1, 1)
-    ledger.settle(reservation, 0.1, 1)
-    with pytest.raises(IntegrityError, match="settled before"):
-        ledger.settle(reservation, 0.1, 1)
 
 
 @pytest.mark.parametrize(("usd", "tokens"), [(-1.0, 1), (0.0, -1), (float("nan"), 1)])

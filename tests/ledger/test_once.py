@@ -1,5 +1,6 @@
 """`Ledger.once`: recorded done means done, and nothing else does."""
 
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,7 +60,7 @@ def test_a_key_that_comes_back_as_other_work_is_refused(
     ledger: Ledger, kind: str, intent: dict[str, int]
 ) -> None:
     ledger.once("k", "measure", {"n": 1}, lambda: 1)
-    with pytest.raises(IntegrityError, match="records step k as measure"):
+    with pytest.raises(IntegrityError, match=r"\bk\b.*measure"):
         ledger.once(
             "k", kind, intent, lambda: pytest.fail("work of a contradicting step must not run")
         )
@@ -72,7 +73,7 @@ def test_steps_nest_under_different_keys(ledger: Ledger) -> None:
 
 
 def test_a_step_that_asks_for_itself_is_refused_instead_of_hanging(ledger: Ledger) -> None:
-    with pytest.raises(IntegrityError, match="began again"):
+    with pytest.raises(IntegrityError, match=r"\bk\b"):
         ledger.once("k", "o", {}, lambda: ledger.once("k", "o", {}, lambda: 1))
 
 
@@ -111,7 +112,7 @@ def test_different_steps_really_run_at_the_same_time(ledger: Ledger) -> None:
 
 
 def test_second_owner_is_refused_and_told_who_owns(tmp_path: Path, ledger: Ledger) -> None:
-    with pytest.raises(PreflightError, match=r"another run \(process \d+\)") as refused:
+    with pytest.raises(PreflightError, match=str(os.getpid())) as refused:
         Ledger.open(tmp_path / "ledger.sqlite")
     assert "meta-agent status" in str(refused.value.hint)
 
@@ -127,12 +128,12 @@ def test_reader_sees_a_live_run_and_cannot_write(tmp_path: Path, ledger: Ledger)
         assert reader.events() == []
         ledger.event("metrics", {"loss": 1.0})
         assert [event.payload for event in reader.events("r", "metrics")] == [{"loss": 1.0}]
-        with pytest.raises(IntegrityError, match="reading only"):
+        with pytest.raises(IntegrityError, match="read"):
             reader.event("metrics", {})
 
 
 def test_reader_of_nothing_is_told_what_to_run(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no ledger at"):
+    with pytest.raises(ConfigError, match=r"ledger\.sqlite"):
         Ledger.open(tmp_path / "ledger.sqlite", owner_lock=False)
 
 
@@ -155,10 +156,10 @@ def test_runs_resume_until_done(ledger: Ledger) -> None:
 
 def test_a_run_taken_up_with_other_settings_is_refused(ledger: Ledger) -> None:
     ledger.start_run("r1", {}, config_hash="aaaa")
-    with pytest.raises(IntegrityError, match=r"started with other settings \(their hash is aaaa"):
+    with pytest.raises(IntegrityError, match="aaaa"):
         ledger.start_run("r1", {}, config_hash="bbbb")
 
 
 def test_finishing_an_unknown_run_is_refused(ledger: Ledger) -> None:
-    with pytest.raises(IntegrityError, match="no run ghost"):
+    with pytest.raises(IntegrityError, match="ghost"):
         ledger.finish_run("ghost", "done")
