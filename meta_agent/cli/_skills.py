@@ -48,13 +48,23 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show a skill with its text, trials and origin, or without a name all skills."""
+    from meta_agent.reports import visible
     from meta_agent.reports.terminal.text import skill_page, skills_table
     from meta_agent.skills.worth import trials
 
     place = _library(library, workspace)
     if name is None:
         rows = [_row(place, skill) for skill in place.all()]
-        listing = {"schema_version": 1, "library": str(place.path), "skills": rows}
+        unreadable = place.unreadable()
+        listing = {
+            "schema_version": 1,
+            "library": str(place.path),
+            "skills": rows,
+            "unreadable": unreadable,
+        }
+        for folder, reason in unreadable.items():
+            left_out = f"{place.path / folder} is left out: {reason}"
+            typer.echo(f"meta-agent: {visible(left_out)}", err=True)
         emit(as_json, lambda: listing, lambda: skills_table(rows), paged=True)
         return
     skill = place.skill(name)

@@ -10,9 +10,13 @@ Not covered: whether a skill is true. That is measured, and recorded in its meta
 from __future__ import annotations
 
 import json
+import os
 import re
+import stat
+from collections import Counter
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import yaml
 
@@ -21,6 +25,9 @@ _BARE_COLON = re.compile(r"^([a-z-]+): +([^\"'\[{|>#&*!].*: .*)$", re.MULTILINE)
 
 # A plain value that YAML would end at the hash.
 _BARE_HASH = re.compile(r"^description: +([^\"'\[{|>#&*!].*?[ \t]#.*)$", re.MULTILINE)
+
+MAX_BYTES: Final = 256 << 10
+MAX_HEAD_CHARS: Final = 64 << 10
 
 
 class Parsed(NamedTuple):
@@ -44,8 +51,8 @@ class _Strings(yaml.BaseLoader):
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        keys = [child.value for child, _ in node.value if isinstance(child.value, str)]
-        repeated = sorted({key for key in keys if keys.count(key) > 1})
+        keys = Counter(child.value for child, _ in node.value if isinstance(child.value, str))
+        repeated = sorted(key for key, count in keys.items() if count > 1)
         if repeated:
             raise UnreadableError(
                 f"SKILL.md has {repeated[0]!r} twice in its frontmatter; remove one"
@@ -71,6 +78,28 @@ def render(
     return "\n".join([*lines, "---", "", body.replace("\r\n", "\n").strip(), ""])
 
 
+def read_bytes(folder: Path) -> bytes:
+    """Returns the content of a folder's SKILL.md.
+
+    Raises UnreadableError if it is missing, a link, no regular file or above 256 KiB.
+    """
+    try:
+        # Without O_NONBLOCK a FIFO would wait for its writer.
+        file = os.open(folder / "SKILL.md", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise UnreadableError("there is no SKILL.md") from None
+    except OSError as error:
+        raise UnreadableError(f"SKILL.md cannot be read: {error.strerror}") from error
+    with os.fdopen(file, "rb") as stream:
+        about = os.fstat(file)
+        if not stat.S_ISREG(about.st_mode):
+            raise UnreadableError("SKILL.md is not a regular file")
+        data = stream.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise UnreadableError(f"SKILL.md is larger than {MAX_BYTES >> 10} KiB")
+    return data
+
+
 def parse(text: str) -> Parsed:
     """Parses a SKILL.md. Raises UnreadableError if it has broken YAML or no description."""
     clean, warnings = _normalised(text)
@@ -78,6 +107,10 @@ def parse(text: str) -> Parsed:
     if match is None:
         raise UnreadableError(
             "SKILL.md does not begin with frontmatter between --- lines; add it with a description"
+        )
+    if len(match[1]) > MAX_HEAD_CHARS:
+        raise UnreadableError(
+            f"the frontmatter of SKILL.md has {len(match[1])} characters, over {MAX_HEAD_CHARS}"
         )
     fields, more = _load(match[1])
     if not str(fields.get("description") or "").strip():
@@ -111,7 +144,10 @@ def _load(raw: str) -> tuple[Mapping[str, Any], tuple[str, ...]]:
 
 
 def _mapping(raw: str) -> Mapping[str, Any]:
-    loaded = yaml.load(raw, Loader=_Strings)
+    try:
+        loaded = yaml.load(raw, Loader=_Strings)
+    except RecursionError:
+        raise UnreadableError("the frontmatter of SKILL.md is nested too deeply") from None
     if not isinstance(loaded, dict):
         raise UnreadableError("the frontmatter of SKILL.md must have NAME: VALUE lines")
     return loaded

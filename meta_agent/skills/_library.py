@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -18,13 +19,12 @@ from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON
 from meta_agent.core.skills import PREFIX, Skill, SkillDraft
 from meta_agent.skills._distil import distil
-from meta_agent.skills._format import UnreadableError, parse, render
+from meta_agent.skills._format import UnreadableError, parse, read_bytes, render
 from meta_agent.skills._retrieve import in_scope, near_duplicate, rank
 from meta_agent.skills._validate import MAX_NAME, valid_name, validate
 
 RETIRED = ".retired"
 _DIGEST_CHARS = 8
-_MAX_BYTES = 256 << 10
 MOST_SHOWN = 3
 """The largest number of skills in a prompt."""
 AGAIN, SEEN = "references/again", "## Seen again"
@@ -50,6 +50,16 @@ class SkillLibrary:
         )
         by_folder = {skill.path.name: skill for skill in (*not_retired, *_skills_in(self.path))}
         return [by_folder[name] for name in sorted(by_folder)]
+
+    def unreadable(self) -> dict[str, str]:
+        """Returns why a folder holds no usable skill, by the folder's name."""
+        reasons: dict[str, str] = {}
+        for folder in _folders(self.path):
+            try:
+                read_skill(folder)
+            except UnreadableError as error:
+                reasons[folder.name] = str(error)
+        return reasons
 
     def offered(self, domain: str) -> list[Skill]:
         """Returns the skills (lessons) that a run on `domain` may use: its own and general ones."""
@@ -159,22 +169,31 @@ class SkillLibrary:
         return _loaded(self.path / name)
 
 
-def _skills_in(place: Path) -> Iterator[Skill]:
+def _folders(place: Path) -> list[Path]:
     folders = place.iterdir() if place.is_dir() else ()
-    for folder in sorted(p for p in folders if p.is_dir() and not p.name.startswith(".")):
-        if (skill := load_skill(folder)) is not None:
-            yield skill
+    return sorted(p for p in folders if p.is_dir() and not p.name.startswith("."))
+
+
+def _skills_in(place: Path) -> Iterator[Skill]:
+    for folder in _folders(place):
+        with suppress(UnreadableError):
+            yield read_skill(folder)
 
 
 def load_skill(folder: Path) -> Skill | None:
     """Returns the skill in a folder, even if its form has faults, or None if it is unusable."""
-    file = folder / "SKILL.md"
     try:
-        if file.stat().st_size > _MAX_BYTES:
-            return None
-        parsed = parse(file.read_text("utf-8", errors="replace"))
-    except (OSError, UnreadableError):
+        return read_skill(folder)
+    except UnreadableError:
         return None
+
+
+def read_skill(folder: Path) -> Skill:
+    """Returns the skill in a folder, even if its form has faults.
+
+    Raises UnreadableError if it is unusable.
+    """
+    parsed = parse(read_bytes(folder).decode("utf-8", errors="replace"))
     metadata = parsed.fields.get("metadata", {})
     pairs = metadata.items() if isinstance(metadata, dict) else ()
     return Skill(

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from meta_agent.skills._format import UnreadableError, parse
+from meta_agent.skills._format import UnreadableError, parse, read_bytes
 
 FIELDS: Final = frozenset(
     {"name", "description", "license", "compatibility", "metadata", "allowed-tools"}
@@ -30,16 +30,16 @@ MAX_NAME, MAX_DESCRIPTION, MAX_COMPATIBILITY, MAX_BODY_LINES = 64, 1024, 500, 50
 
 def validate(folder: Path) -> list[str]:
     """Returns a phrase for every problem of a skill's folder; an empty list means a valid skill."""
-    file = folder / "SKILL.md"
-    if not file.is_file():
-        return ["there is no SKILL.md"]
     try:
-        text = file.read_bytes().decode("utf-8")
+        text = read_bytes(folder).decode("utf-8")
         parsed = parse(text)
     except (UnicodeDecodeError, UnreadableError) as error:
         return [str(error)]
     problems = [*parsed.warnings, *_field_problems(parsed.fields, folder.name)]
     problems += [*_yaml_problems(text), *_body_problems(parsed.body, folder)]
+    others = [path for path in sorted(folder.rglob("*")) if not _is_plain(path)]
+    if others:
+        return [*problems, f"{others[0].relative_to(folder)} is a link or no regular file"]
     return problems + _secret_problems(folder)
 
 
@@ -119,7 +119,12 @@ def _link_problems(target: str, folder: Path) -> Iterator[str]:
         yield f"the link {target!r} leads nowhere"
 
 
+def _is_plain(path: Path) -> bool:
+    """Returns True for a regular file or a folder, and False for a link to one."""
+    return not path.is_symlink() and (path.is_file() or path.is_dir())
+
+
 def _secret_problems(folder: Path) -> list[str]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
     holders = (path for path in files if _SECRET.search(path.read_text("utf-8", errors="replace")))
     return [f"{path.relative_to(folder)} holds what looks like a key" for path in holders]
