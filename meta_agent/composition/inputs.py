@@ -11,6 +11,7 @@ from meta_agent.composition.preflight import backend_of
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.history import HarnessRepo
+from meta_agent.core.lab.replies import reply_tokens
 from meta_agent.core.loop.plan import UNPROVEN
 from meta_agent.core.protocols import Domain, HarnessTree
 from meta_agent.core.resources import shipped_harness
@@ -19,6 +20,7 @@ from meta_agent.core.workspace import Workspace, init_workspace, is_workspace, o
 from meta_agent.domains import DomainOptions, kind_of, load_domain, open_domain
 from meta_agent.domains.check import repeated_tasks
 from meta_agent.domains.named import named_tasks
+from meta_agent.proposers.rules.scaffold import lower_reply_limit
 
 FIRST_COMMIT = "feat: the harness this workspace starts from"
 
@@ -27,13 +29,15 @@ def open_or_create(
     config: RunConfig,
     answers: Answers = NO_ANSWERS,
     *,
+    domain: Domain | None = None,
     choose: Choose = lambda _: None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Workspace:
     """Opens the workspace that the settings name, or creates it, and returns it.
 
     `answers` describe an agent to import, `choose` picks its start command, and `tell` receives
-    notes for the user. Raises ConfigError if the domain is unknown.
+    notes for the user. A shipped harness for a local policy begins with the limit of tokens per
+    reply that references of `domain` call for. Raises ConfigError if the domain is unknown.
     """
     kind_of(config.domain)  # raises before a folder is created
 
@@ -44,7 +48,10 @@ def open_or_create(
             return create_brought(
                 path, config.harness, answers, choose=choose, tell=tell, training=training
             )
-        return HarnessRepo.create(path, _first_files(config), FIRST_COMMIT)
+        files = _first_files(config)
+        if domain is not None and config.is_local:
+            files |= _with_reply_limit(files, reply_tokens(domain), tell)
+        return HarnessRepo.create(path, files, FIRST_COMMIT)
 
     return init_workspace(
         config.workspace,
@@ -53,6 +60,16 @@ def open_or_create(
         seed=config.seed,
         create_repo=create,
     )
+
+
+def _with_reply_limit(
+    files: dict[str, bytes], tokens: int, tell: Callable[[str], None]
+) -> dict[str, bytes]:
+    """Returns the files that change where a reply of the harness may be longer than `tokens`."""
+    edits = lower_reply_limit(HarnessTree("", "", files), tokens) if tokens else {}
+    if edits:
+        tell(f"replies end at {tokens} tokens, since references of training tasks need no more")
+    return {path: text.encode() for path, text in edits.items()}
 
 
 def _first_files(config: RunConfig) -> dict[str, bytes]:

@@ -79,7 +79,7 @@ def open_run(
     run_id = recording.run_id if recording else name_of(config, purpose)
     domain = load_run_domain(config, sandbox=backend, run=run_id)
     require_limits(config, domain)
-    workspace = open_or_create(config)
+    workspace = open_or_create(config, domain=domain, tell=display.note)
     require_needs(config, first_harness(config), domain)
     drain = nullcontext(stop) if stop else draining()
     with Ledger.open(workspace.ledger_file) as ledger, drain as stopping:

@@ -98,6 +98,8 @@ class Situation:
     """
     solutions: Callable[[], Sequence[tuple[str, str]]] = tuple
     """Requests of training tasks with replies that solve them, in the order of the task file."""
+    reply_tokens: Callable[[], int] = int
+    """Returns a limit of tokens for a reply that is nothing but an answer; 0 if none is known."""
     easier: str = ""
     """Generators of easier training tasks, as `generate` in a recipe declares them, if known."""
     attempts: Callable[[], Sequence[Rollout]] = tuple

@@ -1,4 +1,4 @@
-"""Bases of domains that read a task file, its reference solutions, and hashes of what they measure.
+"""Bases of domains that read a task file, and hashes of what they measure.
 
 `evaluator_hash` changes with the rows, the code that grades, the ceilings and the sampling.
 """
@@ -9,18 +9,13 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.protocols import JSON, Domain, Split, Task
-from meta_agent.domains.formats._swe_row import SweRow
-from meta_agent.domains.formats.code_sets import CodeRow
-from meta_agent.domains.formats.graded_sets import GradedRow
-from meta_agent.domains.formats.math_sets import MathRow
-from meta_agent.domains.formats.rows import TaskFile, stream_rows
+from meta_agent.domains.formats.rows import TaskFile
 
 
 class FileTasks:
@@ -66,35 +61,6 @@ class ReadTasks(FileTasks):
     def close(self) -> None:
         """Ends the processes and sandboxes of the domain. Each domain defines this."""
         raise NotImplementedError
-
-
-def reference_of(capabilities: Capabilities, row: Any) -> str | None:
-    """Returns a row's right program, patch, worked solution or graded reply; None if it has none.
-
-    The bare answer of a math problem is not returned, since it shows no way to solve it.
-    """
-    match row:
-        case CodeRow(gold=(program, *_)):
-            return str(program).removeprefix(row.prompt)
-        case SweRow():
-            return row.patch
-        case MathRow() if capabilities.path is not None:
-            return _worked(capabilities.path).get(row.line)
-        case GradedRow():
-            solution = capabilities.solution(row.key)
-            return solution and solution[1]
-    return None
-
-
-@lru_cache(maxsize=1)
-def _worked(path: Path) -> Mapping[int, str]:
-    """Returns the worked solutions of a file of math problems, by line (MATH and GSM8K)."""
-    solutions = {}
-    for fields in stream_rows(path):
-        text = fields.row.get("solution") or fields.row.get("answer")
-        if isinstance(text, str) and ("solution" in fields.row or "####" in text):
-            solutions[fields.line] = text
-    return solutions
 
 
 def row_hash(row: Any) -> str:

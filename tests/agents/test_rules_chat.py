@@ -13,6 +13,7 @@ from meta_agent.core.proposals import Situation, TriedIdea
 from meta_agent.core.protocols import HarnessTree, Rollout
 from meta_agent.core.resources import shipped_harness
 from meta_agent.proposers import Proposal, propose
+from meta_agent.proposers.rules.scaffold import lower_reply_limit
 from tests.agents._rules import evidence, namespace
 
 CHATS = ("open", "math", "code", "swe")
@@ -103,6 +104,64 @@ def test_words_of_an_attempt_enter_as_a_literal() -> None:
         for n in ast.parse(text).body
         if "os" in ast.unparse(n) and "import os" in ast.unparse(n).splitlines()
     ]
+
+
+def namespace_of(text: str) -> str:
+    node = next(
+        n
+        for n in ast.parse(text).body
+        if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "SYSTEM"
+    )
+    return str(ast.literal_eval(node.value))
+
+
+def ideas_of(harness: HarnessTree, situation: Situation, **metrics: float) -> dict[str, Proposal]:
+    proposals = propose(evidence(**metrics), harness, (), (), situation=situation)
+    return {proposal.hypothesis.rule: proposal for proposal in proposals}
+
+
+@pytest.mark.parametrize("name", CHATS)
+def test_the_system_prompt_quotes_a_short_accepted_answer(name: str) -> None:
+    solutions = [("Long?", "word " * 100), ("Who?", ANSWER), ("Where?", "[here()]")]
+    situation = Situation(weights="frozen", solutions=lambda: solutions)
+    proposal = ideas_of(tree(name), situation)["say-form"]
+    ((path, text),) = proposal.edits.items()
+    before = namespace_of(tree(name).files[path].decode())
+    assert namespace_of(text).startswith(before.rstrip())
+    assert ANSWER in namespace_of(text).removeprefix(before.rstrip())
+    assert "say-form" not in ideas_of(tree(name), Situation(weights="frozen"))
+
+
+def test_the_limit_of_replies_follows_references_and_no_longer_the_cut_replies() -> None:
+    def limit(tokens: int) -> str:
+        situation = Situation(weights="lora", reply_tokens=lambda: tokens)
+        proposal = ideas_of(tree(), situation, measured__cut_reply_share=0.5).get("longer-replies")
+        return proposal.edits["agent/agent.py"] if proposal else ""
+
+    assert "MAX_TOKENS = 2048" in limit(0)
+    assert "MAX_TOKENS = 640" in limit(640)
+    assert limit(96) == ""
+    lowered = lower_reply_limit(tree(), 96)["agent/agent.py"]
+    assert "MAX_TOKENS = 96" in lowered
+    assert lower_reply_limit(tree(), 640) == {}
+
+
+def test_parts_of_a_grade_are_paid_where_they_tell_attempts_of_a_group_apart() -> None:
+    def of_parts(name: float, **more: Any) -> dict[str, Any]:
+        return {"outcome_detail": {"verdict": "not_solved", "name": name, "limit": 1.0, **more}}
+
+    failed = [
+        attempt(0, solved=False, group_id=f"g{n // 2}", rewards={"solved": 0.0}, **of_parts(n % 2))
+        for n in range(4)
+    ]
+    text = ideas(tree(), failed)["pay-parts"].edits["agent/reward.py"]
+    reward: Any = namespace(text)["reward"]
+    row = {"outcome": False, "outcome_detail": {"name": 0.5, "score": 0.25}}
+    assert reward(row) == {"solved": 0.0, "score": 0.25, "parts": 0.5}
+    assert "name" in text and "limit" not in text.partition("def parts")[2]
+    solved_without = attempt(9, **of_parts(0.0))
+    assert "pay-parts" not in ideas(tree(), [*failed, solved_without])
+    assert "pay-parts" not in ideas(tree(), failed[1:3])
 
 
 def test_an_answer_in_a_fence_is_read_out_of_it() -> None:

@@ -17,14 +17,14 @@ _EVERYTHING = "yes no true false pass 0 1 2 a b c d e"
 def subjects_of(domain: GradedDomain) -> Subjects:
     """Returns the answers that a check grades at each task: the gold answer and wrong answers."""
 
-    def graded(key: str, answer: Mapping[str, JSON]) -> Outcome:
+    def graded(key: str, answer: Mapping[str, JSON] | None) -> Outcome:
         try:
-            return domain.regrade(key, answer)
+            return domain.regrade(key, answer or domain.reference(key) or {})
         except GraderError as error:  # the answer was not measured
             raise InfrastructureError(str(error)) from error
 
     def subject(row: GradedRow) -> Subject:
-        answers: dict[str, Mapping[str, JSON]] = {} if row.gold is None else {"gold": row.gold}
+        answers: dict[str, Mapping[str, JSON] | None] = {"gold": None} if has_gold(row) else {}
         texts = {"empty": "", "echo": row.prompt, "everything": _EVERYTHING}
         answers |= {name: {"answer": text} for name, text in texts.items()}
         hidden = {n: value for n, value in row.row.items() if n not in ("key", "id", "split")}
@@ -33,9 +33,12 @@ def subjects_of(domain: GradedDomain) -> Subjects:
             attempts={name: partial(graded, row.key, answer) for name, answer in answers.items()},
         )
 
+    def has_gold(row: GradedRow) -> bool:
+        return row.gold is not None or bool(domain.facts["reference"])
+
     size = "yes or no" if domain.threshold is None else f"from {domain.threshold:g}"
     rows = domain.rows.values()
-    without = sum(row.gold is None for row in rows)
+    without = sum(not has_gold(row) for row in rows)
     note = (
         f"{without} of {len(rows)} rows have no answer that has to pass (gold): nothing shows that "
         "they can be solved"

@@ -12,7 +12,6 @@ Does not cover: what the grader reads outside its own folder, such as other pack
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -132,13 +131,24 @@ class GradedDomain(ReadTasks):
         )
 
     def solution(self, key: str) -> tuple[str, str] | None:
-        """Returns a task's prompt and gold answer if the grader accepts that answer, else None."""
-        row = self.rows[key]
-        gold = (row.gold or {}).get("answer", row.row.get("gold"))
-        if gold is None or self.facts["files"] or self.facts.get("judged"):
+        """Returns a task's prompt and reference if the grader accepts that answer, else None."""
+        if self.facts["files"] or self.facts.get("judged"):
             return None
-        reply = gold if isinstance(gold, str) else json.dumps(gold, ensure_ascii=False)
-        return (row.prompt, reply) if self.regrade(key, {"answer": reply}).success else None
+        reply = (self.reference(key) or {}).get("answer")
+        if not isinstance(reply, str) or not self.regrade(key, {"answer": reply}).success:
+            return None
+        return self.rows[key].prompt, reply
+
+    def reference(self, key: str) -> Mapping[str, JSON] | None:
+        """Returns what an attempt that solves the task leaves: the grader's `reference`, or gold.
+
+        Returns None if there is neither. Raises GraderError if the grader fails.
+        """
+        row: GradedRow = self.rows[key]
+        if not self.facts["reference"]:
+            return row.gold
+        with self._workers.leased() as worker:
+            return {"answer": str(worker.ask("reference", GRADE_SEC, row=dict(row.row)))}
 
     def graded(self, row: Mapping[str, JSON], submission: Mapping[str, JSON]) -> Outcome:
         """Grades a submission, twice. Raises GraderError if grading fails or the grades differ."""

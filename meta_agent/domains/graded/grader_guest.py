@@ -119,6 +119,13 @@ class Source:
         contents = resolved(self.module.files(row)) if hasattr(self.module, "files") else {}
         return {str(path): packed(data) for path, data in (contents or {}).items()}
 
+    def reference(self, row: Any) -> str:
+        """Returns the user's text that solves a task. Raises Refusal if it is no text."""
+        reply = resolved(self.module.reference(row))
+        if not isinstance(reply, str):
+            raise Refusal(f"reference(task) returned {reply!r:.80}: expected a text")
+        return reply
+
     def open(self, row: Any) -> list[str]:
         """Starts an attempt with new tools from `tools(task)`, and returns their names."""
         self.open_tools = self.tools_of(row)
@@ -141,7 +148,7 @@ class Source:
         return grade_of(value)
 
 
-OPTIONAL = ("tools", "files", "tasks")
+OPTIONAL = ("tools", "files", "tasks", "reference")
 
 
 def grade_of(value: Any) -> dict[str, Any]:

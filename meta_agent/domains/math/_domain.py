@@ -9,9 +9,13 @@ Does not cover: proofs, and answers that are pictures.
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
+from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import (
     JSON,
@@ -26,6 +30,7 @@ from meta_agent.core.protocols import (
 from meta_agent.domains._identity import ReadTasks, code_hash, evaluator_hash, row_hash
 from meta_agent.domains._scratch import Scratch
 from meta_agent.domains.formats.math_sets import read_math
+from meta_agent.domains.formats.rows import stream_rows
 from meta_agent.domains.math._grade import Gold, grade_answer, grade_text, sort_golds
 from meta_agent.domains.math._verify import WALL_SEC, Verifier, has_library, library_versions
 
@@ -39,6 +44,7 @@ _CODE: Mapping[str, Sequence[str]] = {
     "formats": ("boxes.py", "math_sets.py", "rows.py", "files.py"),
 }
 _MAX_TEXT_CHARS = 1 << 18
+_CALCULATOR = re.compile(r"<<[^<>\n]*>>")  # GSM8K's notes for a calculator
 
 
 class MathDomain(ReadTasks):
@@ -85,6 +91,31 @@ class MathDomain(ReadTasks):
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
         """Grades a stored attempt again, by the `text` or `answer` in `verifier_inputs`."""
         return graded(self._golds[task_key], verifier_inputs, self._verifier)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return dataclasses.replace(super().capabilities, solution=self.solution)
+
+    def solution(self, key: str) -> tuple[str, str] | None:
+        """Returns a problem and its worked solution, if the file has one that the grader accepts.
+
+        The solution ends in a box. A bare answer shows no way to it, and is no solution.
+        """
+        row = self.rows[key]
+        working, mark, answer = self._worked.get(row.line, "").rpartition("####")
+        text = f"{working.rstrip()}\n\\boxed{{{answer.strip()}}}" if mark else answer
+        accepted = graded(self._golds[key], {"text": text}, self._verifier).success
+        return (row.problem, text) if accepted else None
+
+    @cached_property
+    def _worked(self) -> Mapping[int, str]:
+        """Returns the worked solutions of the file by line, in the forms of GSM8K and MATH."""
+        solutions = {}
+        for fields in stream_rows(self.path):
+            text = fields.row.get("solution") or fields.row.get("answer")
+            if isinstance(text, str) and ("solution" in fields.row or "####" in text):
+                solutions[fields.line] = _CALCULATOR.sub("", text)
+        return solutions
 
     def gold(self, key: str) -> Gold:
         """Returns the gold (right) answer of a task, for trusted code only."""

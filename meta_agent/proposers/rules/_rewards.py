@@ -39,6 +39,12 @@ class RewardFile:
             None,
         )
 
+    @property
+    def literals(self) -> set[str]:
+        """Returns the texts that stand in the file's code, such as the names that it looks up."""
+        nodes = (n.value for n in ast.walk(self.file.tree) if isinstance(n, ast.Constant))
+        return {value for value in nodes if isinstance(value, str)}
+
     def function_of(self, component: str) -> str | None:
         """Returns the name of the function that computes a reward component, or None."""
         node = self.file.dict_node(self.table) if self.table else None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from meta_agent.core.protocols import Message, Rollout
@@ -21,6 +21,8 @@ from meta_agent.proposers.rules._source import PythonFile, Surgery, literal
 
 _EXAMPLE_CHARS: Final = 4_000  # of all worked examples together
 _EXAMPLES: Final = "EXAMPLES"
+_FORM_CHARS: Final = 300
+_FORM: Final = "The whole reply has the form of this answer to another task: {answer}"
 _FENCE: Final = re.compile(r"```[^\n`]*\n(.*?)```", re.DOTALL)
 
 # --- prompts ------------------------------------------------------------------------------------
@@ -60,6 +62,55 @@ def _with_examples(case: Case, number: int) -> Diagnosis | None:
         evidence=case.lines("clean_success"),
         risk="the examples are copied, and tasks that they come from are no test any more",
     )
+
+
+@rule("say-form", "scaffold")
+def say_form(case: Case) -> Diagnosis | None:
+    """Suggests that the system prompt quotes an accepted answer if attempts fail.
+
+    It costs fewer tokens than a worked example, which shows the task as well.
+    """
+    answer = next(_short_answers(case), None)
+    edits = _with_sentence(case, _FORM.format(answer=answer)) if answer and case.failing else {}
+    if not edits:
+        return None
+    return Diagnosis(
+        strength=clamp(0.24 + case.failing / 2),
+        change="the system prompt says what form the whole reply has, by an accepted answer",
+        effect="the policy answers in the form that is graded",
+        because=f"attempts fail {case.failing:.0%} of the time, and an accepted answer is known",
+        delta=case.failing / 5,
+        edits=edits,
+        evidence=case.lines("clean_success"),
+        risk="the answer is copied",
+    )
+
+
+def _short_answers(case: Case) -> Iterator[str]:
+    """Yields accepted answers of one line to training tasks: those of attempts, then references."""
+    given = (turns[1]["content"] for turns in _examples(case.attempts))
+    known = (answer for _, answer in (case.situation.solutions() if case.failing else ()))
+    for answer in chain(given, known):
+        if 0 < len(answer) <= _FORM_CHARS and len(answer.splitlines()) == 1:
+            yield answer
+
+
+def _with_sentence(case: Case, sentence: str) -> dict[str, str]:
+    """Returns the edit that ends the first text of a system message with a sentence."""
+    names = "|".join(name for file in case.python("scaffold") for name in _system_names(file))
+    prompt = case.constant("scaffold", names, str) if names else None
+    return case.set_constant(prompt, f"{prompt.value.rstrip()}\n\n{sentence}\n") if prompt else {}
+
+
+def _system_names(file: PythonFile) -> set[str]:
+    """Returns the names that a system message is made of, through one local name at most."""
+    messages = (n for n in ast.walk(file.tree) if isinstance(n, ast.Dict) and _is_system(n))
+    names = {v.id for node in messages for v in node.values if isinstance(v, ast.Name)}
+    for node in ast.walk(file.tree):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in names:
+                names |= {inner.id for inner in ast.walk(value) if isinstance(inner, ast.Name)}
+    return names
 
 
 def _examples(attempts: Sequence[Rollout]) -> Iterator[tuple[Message, Message]]:

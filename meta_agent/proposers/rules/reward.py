@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from meta_agent.core.protocols import JSON
 from meta_agent.proposers.rules._case import Case
 from meta_agent.proposers.rules._rewards import RewardFile, reward_rule
 from meta_agent.proposers.rules._rule import Diagnosis, clamp
+from meta_agent.proposers.rules._source import literal
 
 _FOLLOWS: Final = "signal.reward_follows"
 _PAY: Final = tuple(f"signal.pay.{kind}" for kind in ("failed", "quit", "busy", "hasty"))
@@ -146,6 +148,63 @@ def _harmless(case: Case, component: str) -> bool:
     return pay >= _EXACT or (light and measured)
 
 
+# --- pay for parts ------------------------------------------------------------------------------
+
+
+@reward_rule("pay-parts")
+def pay_parts(case: Case, rewards: RewardFile) -> Diagnosis | None:
+    """Suggests paying for the parts of the grade if that tells attempts of a group apart."""
+    parts = _parts(case, rewards)
+    revived = _revived(case, parts) if parts else 0.0
+    if revived < _WORTH:
+        return None
+    weight = round(sum(w for w in rewards.weights.values() if w > 0) / 2, 3)
+    return Diagnosis(
+        strength=clamp(0.3 + revived / 2),
+        change=f"the reward also pays for parts of the grade: {', '.join(parts)}",
+        effect="more groups of a step carry a gradient",
+        because=f"in {revived:.0%} of the groups all attempts are paid alike, though the grader's "
+        "parts tell them apart",
+        metric="signal.dead_group_ratio",
+        delta=-revived,
+        edits=rewards.with_component("parts", weight, _PARTS.format(names=literal(parts))),
+        evidence=case.lines("signal.dead_group_ratio", _FOLLOWS),
+        risk="what is easy is learned first, and the rest of an answer never",
+    )
+
+
+def _parts(case: Case, rewards: RewardFile) -> tuple[str, ...]:
+    """Returns the details of the outcome that are shares, and 1 in every solved attempt.
+
+    A detail that the reward reads already is left out, and one in which all attempts agree.
+    """
+    details = [(a.clean, a.outcome_detail) for a in case.attempts if a.outcome is not None]
+    names = {name for _, detail in details for name in detail} - rewards.literals
+    return tuple(
+        name
+        for name in sorted(names)
+        if all(_is_share(detail.get(name)) for _, detail in details)
+        and all(detail[name] == 1 for clean, detail in details if clean)
+        and len({float(detail[name]) for _, detail in details}) > 1
+    )
+
+
+def _is_share(value: JSON) -> bool:
+    return isinstance(value, bool | int | float) and 0 <= value <= 1
+
+
+def _revived(case: Case, parts: tuple[str, ...]) -> float:
+    """Returns the share of groups that are paid alike and differ in the sum of the parts."""
+    groups: dict[str, list[tuple[float, float]]] = {}
+    for attempt in case.attempts:
+        if attempt.outcome is not None:
+            total = sum(float(attempt.outcome_detail[name]) for name in parts)
+            groups.setdefault(attempt.group_id, []).append((attempt.total_reward, total))
+    several = [group for group in groups.values() if len(group) > 1]
+    alike = [group for group in several if len({reward for reward, _ in group}) == 1]
+    return sum(len({total for _, total in group}) > 1 for group in alike) / max(1, len(several))
+
+
 # --- components that lack -----------------------------------------------------------------------
 
 
@@ -181,6 +240,13 @@ _FLAGGED: Final = '''
 def flagged(rollout):
     """Conduct that the environment flagged, such as reading the answer."""
     return 1.0 if rollout["flags"] else 0.0
+'''
+_PARTS: Final = '''
+def parts(rollout):
+    """The mean of the parts of the grade, each from 0 to 1."""
+    detail = rollout["outcome_detail"]
+    values = [float(detail.get(name) or 0) for name in {names}]
+    return sum(values) / len(values)
 '''
 _GRADED: Final = '''
 def graded(rollout):

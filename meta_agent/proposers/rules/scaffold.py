@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from meta_agent.core.evidence import Evidence
+from meta_agent.core.protocols import HarnessTree
 from meta_agent.proposers.rules._case import Case
 from meta_agent.proposers.rules._rule import Diagnosis, clamp, rule
 from meta_agent.proposers.rules._source import Constant
@@ -66,13 +68,18 @@ def longer_observations(case: Case) -> Diagnosis | None:
 
 @rule("longer-replies", "scaffold")
 def longer_replies(case: Case) -> Diagnosis | None:
-    """Suggests a higher limit of tokens per reply if replies are cut off."""
+    """Suggests a higher limit of tokens per reply if replies are cut off.
+
+    Where references say how long an answer is, it becomes no higher than an answer needs.
+    """
     ceiling = case.situation.ceilings.max_tokens_per_turn if case.situation.ceilings else None
     limit = _limit(case, _REPLY, ceiling)
     cut = case.over("behaviour.stop.length", "cut_reply_share", "behaviour.cut_replies")
     if limit is None or cut < 0.01:
         return None
-    new = limit.value * (2 if cut < _MANY else 4)
+    new = case.situation.reply_tokens() or limit.value * (2 if cut < _MANY else 4)
+    if new <= limit.value:
+        return None
     return _longer(
         case, limit, min(new, ceiling or new), 3 * cut,
         effect="actions are no longer cut in the middle",
@@ -80,6 +87,16 @@ def longer_replies(case: Case) -> Diagnosis | None:
         delta=cut / 3, metrics=("behaviour.cut_replies", "behaviour.stop.length"),
         risk="rambling replies",
     )  # fmt: skip
+
+
+def lower_reply_limit(tree: HarnessTree, tokens: int) -> dict[str, str]:
+    """Returns an edit that lowers the scaffold's limit of tokens per reply to `tokens`.
+
+    Returns {} if the limit is that low already, or if the scaffold has no such constant.
+    """
+    case = Case(Evidence({}, {}, {}), tree)
+    limit = case.constant("scaffold", _REPLY, int)
+    return case.set_constant(limit, tokens) if limit and limit.value > tokens else {}
 
 
 def _limit(case: Case, pattern: str, ceiling: int | None) -> Constant | None:

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, Final, Literal
 
 from meta_agent.core.capabilities import Capabilities
+from meta_agent.core.lab.replies import reply_tokens
 from meta_agent.core.ledger import Step
 from meta_agent.core.ledger.kinds import Bundle, Cell, Kind, Proposal, Verdict
 from meta_agent.core.ledger.kinds import Candidate as Made
@@ -80,6 +81,7 @@ def situation(run: Run) -> Situation:
         train_tasks=len(tasks),
         weights=_weights(run),
         solutions=cache(partial(_solutions, run)),
+        reply_tokens=cache(partial(reply_tokens, domain)),
         easier=generators.easier if generators else "",
     )
 
