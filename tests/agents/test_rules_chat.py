@@ -60,18 +60,22 @@ def said_first(harness: HarnessTree, proposal: Proposal) -> str:
     return text
 
 
+def examples_of(text: str) -> Any:
+    constant = next(
+        node.value
+        for node in ast.parse(text).body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "EXAMPLES"
+    )
+    return ast.literal_eval(constant)
+
+
 @pytest.mark.parametrize("name", CHATS)
 def test_clean_solved_attempts_become_worked_examples(name: str) -> None:
     solved = [attempt(n) for n in range(4)]
     proposals = ideas(tree(name), solved)
     for rule, number in (("worked-example", 1), ("worked-examples", 3)):
         text = said_first(tree(name), proposals[rule])
-        constant = next(
-            node.value
-            for node in ast.parse(text).body
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "EXAMPLES"
-        )
-        messages = ast.literal_eval(constant)
+        messages = examples_of(text)
         assert [m["role"] for m in messages] == ["user", "assistant"] * number
         assert messages[1]["content"] == ANSWER
         assert "*EXAMPLES" in text.partition('"system"')[2]
@@ -93,6 +97,17 @@ def test_failed_flagged_and_tool_using_attempts_are_no_examples() -> None:
     rows = [attempt(0, solved=False), attempt(1, flags=["leak:log"])]
     rows[0].messages[-1]["tool_calls"] = [{"id": "1"}]
     assert "worked-example" not in ideas(tree(), rows)
+
+
+def test_more_worked_examples_take_the_place_of_fewer() -> None:
+    solved = [attempt(n) for n in range(4)]
+    one = said_first(tree(), ideas(tree(), solved)["worked-example"])
+    files = {**tree().files, "agent/agent.py": one.encode()}
+    begun = ideas(HarnessTree("a" * 40, "t" * 40, files), solved)
+    assert "worked-example" not in begun
+    three = begun["worked-examples"].edits["agent/agent.py"]
+    assert three.count("*EXAMPLES") == one.count("*EXAMPLES")
+    assert len(examples_of(one)) == 2 and len(examples_of(three)) == 6
 
 
 def test_words_of_an_attempt_enter_as_a_literal() -> None:

@@ -92,14 +92,16 @@ class _References:
         return [None] * len(keys)
 
 
-def references(domain: Domain, session: HarnessSession, stamp: Stamp) -> list[Rollout]:
-    """Returns the references of training tasks as clean attempts under a harness.
+def references(
+    domain: Domain, session: HarnessSession, stamp: Stamp, most: int = MOST_ROWS
+) -> list[Rollout]:
+    """Returns up to `most` references of training tasks as clean attempts under a harness.
 
     A reference is left out if the harness or the grader makes something else of it.
     """
     solve, tasks = Capabilities.of(domain).solution, domain.tasks("train")
     solutions = ((task, pair[1]) for task in tasks if (pair := solve(task.key)))
-    replies = list(islice(solutions, MOST_ROWS))
+    replies = list(islice(solutions, most))
     gateway = _References({task.key: reply for task, reply in replies})
     plan = [PlannedRollout(task, 0, 0, f"train/{task.key}") for task, _ in replies]
     rows = Runner(domain, session, gateway, stamp).run(plan) if plan else []

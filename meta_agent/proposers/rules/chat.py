@@ -17,7 +17,7 @@ from typing import Final
 from meta_agent.core.protocols import Message, Rollout
 from meta_agent.proposers.rules._case import Case
 from meta_agent.proposers.rules._rule import Diagnosis, clamp, rule
-from meta_agent.proposers.rules._source import PythonFile, Surgery, literal
+from meta_agent.proposers.rules._source import Constant, PythonFile, Surgery, literal
 
 _EXAMPLE_CHARS: Final = 4_000  # of all worked examples together
 _EXAMPLES: Final = "EXAMPLES"
@@ -51,7 +51,10 @@ def _with_examples(case: Case, number: int) -> Diagnosis | None:
     if len(examples) < number:
         return None
     messages = [message for example in examples for message in example]
-    edits = _inserted(case, messages)
+    present = case.constant("scaffold", _EXAMPLES, list)
+    if present and len(present.value) >= len(messages):
+        return None
+    edits = _replaced(case, present, messages) if present else _inserted(case, messages)
     return Diagnosis(
         strength=clamp(0.25 + case.failing / 2 + (0.01 if number == 1 else 0.0)),
         change=f"the conversation begins with {number} worked example(s)",
@@ -148,9 +151,16 @@ def _inserted(case: Case, messages: Sequence[Message]) -> dict[str, str]:
             if isinstance(node, ast.List) and len(node.elts) > 1 and _is_system(node.elts[0]):
                 system = node.elts[0]
                 surgery.replace(system, f"{file.source_of(system)}, *{_EXAMPLES}")
-        if surgery.text != file.text and _EXAMPLES not in file.assignments:
+        if surgery.text != file.text:
             edits[file.path] = _with_constant(file.with_text(surgery.text), messages).text
     return edits
+
+
+def _replaced(case: Case, present: Constant, messages: Sequence[Message]) -> dict[str, str]:
+    """Returns the edit that puts messages in the place of those that a scaffold begins with."""
+    file = case.file(present.path)
+    span = file.span(file.assignments[present.name])
+    return {file.path: file.cut(*span, _listed(messages)).text}
 
 
 def _is_system(node: ast.expr) -> bool:
@@ -161,15 +171,18 @@ def _is_system(node: ast.expr) -> bool:
 
 def _with_constant(file: PythonFile, messages: Sequence[Message]) -> PythonFile:
     """Returns the file with the examples as a constant, above the first function or class."""
-    rows = "".join(
-        f'    {{"role": "{m["role"]}", "content": {literal(m["content"])}}},\n' for m in messages
-    )
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     definition = next((node for node in file.tree.body if isinstance(node, kinds)), None)
     first = len(file.text.splitlines()) + 1
     if definition is not None:
         first = min([definition.lineno, *(d.lineno for d in definition.decorator_list)])
-    return file.with_block(first, f"{_EXAMPLES} = [\n{rows}]\n\n\n")
+    return file.with_block(first, f"{_EXAMPLES} = {_listed(messages)}\n\n\n")
+
+
+def _listed(messages: Sequence[Message]) -> str:
+    """Returns the source of a list of messages, a line each."""
+    rows = (f'{{"role": "{m["role"]}", "content": {literal(m["content"])}}}' for m in messages)
+    return "[\n" + "".join(f"    {row},\n" for row in rows) + "]"
 
 
 # --- replies ------------------------------------------------------------------------------------

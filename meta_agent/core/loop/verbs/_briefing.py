@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from itertools import islice
 from typing import Any, Final, Literal
 
 from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.lab.replies import reply_tokens
+from meta_agent.core.lab.warmup import references
 from meta_agent.core.ledger import Step
 from meta_agent.core.ledger.kinds import Bundle, Cell, Kind, Proposal, Verdict
 from meta_agent.core.ledger.kinds import Candidate as Made
@@ -30,7 +30,8 @@ from meta_agent.core.proposals import (
     Situation,
     TriedIdea,
 )
-from meta_agent.core.protocols import JSON, Rollout, VerdictKind
+from meta_agent.core.protocols import JSON, HarnessTree, Rollout, VerdictKind
+from meta_agent.core.rollouts import Stamp
 from meta_agent.core.skills import Skill
 
 _SOLVED_TASKS: Final = 8
@@ -80,18 +81,18 @@ def situation(run: Run) -> Situation:
         tools=tuple(view.get("tools", ())),
         train_tasks=len(tasks),
         weights=_weights(run),
-        solutions=cache(partial(_solutions, run)),
         reply_tokens=cache(partial(reply_tokens, domain)),
         easier=generators.easier if generators else "",
     )
 
 
-def _solutions(run: Run) -> list[tuple[str, str]]:
-    """Returns requests and accepted replies of the first training tasks, in the file's order."""
-    domain = run.lab.domain
-    solve = Capabilities.of(domain).solution
-    tasks = islice(domain.tasks("train"), _SOLVED_TASKS)
-    return [pair for task in tasks if (pair := solve(task.key))]
+def _solutions(run: Run, tree: HarnessTree) -> list[tuple[str, str]]:
+    """Returns requests, as the harness words them, and accepted replies of training tasks."""
+    with run.lab.session(tree) as session:
+        stamp = Stamp(run.id, "references", tree.commit)
+        rows = references(run.lab.domain, session, stamp, _SOLVED_TASKS)
+    texts = ([str(m.get("content") or "") for m in row.messages[-2:]] for row in rows)
+    return [(request, reply) for request, reply in texts]
 
 
 def _weights(run: Run) -> Literal["nano", "full", "lora", "frozen"]:
@@ -106,14 +107,15 @@ def _weights(run: Run) -> Literal["nano", "full", "lora", "frozen"]:
 def _with_attempts(
     run: Run, collected: Collected, reading: Reading, situation: Situation | None
 ) -> Situation | None:
-    """Returns the situation with the version's attempts, which ideas for prompts quote."""
+    """Returns the situation with attempts and solved tasks, which ideas for prompts quote."""
 
     def attempts() -> list[Rollout]:
         if reading.behind:
             return _rollouts(run, collected)
         return _before(run, collected) if reading.untrained else []
 
-    return situation and replace(situation, attempts=attempts)
+    solutions = cache(partial(_solutions, run, collected.tree))
+    return situation and replace(situation, attempts=attempts, solutions=solutions)
 
 
 def tried(run: Run, base: str) -> list[TriedIdea]:
