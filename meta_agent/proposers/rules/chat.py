@@ -91,9 +91,9 @@ def say_form(case: Case) -> Diagnosis | None:
 
 def _short_answers(case: Case) -> Iterator[str]:
     """Yields accepted answers of one line to training tasks: those of attempts, then references."""
-    given = (turns[1]["content"] for turns in _examples(case.attempts))
-    known = (answer for _, answer in (case.situation.solutions() if case.failing else ()))
-    for answer in chain(given, known):
+    of_attempts = (turns[1]["content"] for turns in _examples(case.attempts))
+    references = (answer for _, answer in (case.situation.solutions() if case.failing else ()))
+    for answer in chain(of_attempts, references):
         if 0 < len(answer) <= _FORM_CHARS and len(answer.splitlines()) == 1:
             yield answer
 
