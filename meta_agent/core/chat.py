@@ -3,8 +3,8 @@
 Messages are in OpenAI's chat form: `{"role": "system"|"user"|"assistant"|"tool", "content": str}`;
 an assistant's `tool_calls` are `{"id", "type": "function", "function": {"name", "arguments"}}` with
 `arguments` as JSON text, and a `tool` message carries `tool_call_id`. Provider modules translate.
-Blocks that a provider wants back unchanged (signed thinking) stand in the message under
-`provider_blocks` and mean nothing to anybody else.
+What a provider wants back unchanged (signed thinking, reasoning, fields of its own) stands in the
+message under `provider_blocks` and means nothing to anybody else.
 
 `Provider` is one SDK: it asks once, and either returns a whole reply or raises `ProviderError`. The
 rest of the program uses `ModelClient`, which adds retries, money, the record of every exchange, and
@@ -103,7 +103,10 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The token counts of one model call; `input_tokens` includes those read from a cache."""
+    """The token counts of one model call, 0 where the server gives none.
+
+    `input_tokens` includes those read from a cache.
+    """
 
     input_tokens: int
     output_tokens: int
@@ -162,6 +165,12 @@ class ChatReply:
     replayed: bool = False  # it came from a record: nothing was asked or paid now
     fingerprint: str = ""  # of what serves the model, where the server tells it
     request_id: str = field(default="", compare=False)  # the provider's, for its support
+
+    @property
+    def counted(self) -> bool:
+        """Returns True if the server said how many tokens the prompt and the reply have."""
+        spoke = self.content or self.reasoning or self.tool_calls
+        return self.usage.input_tokens > 0 and (self.usage.output_tokens > 0 or not spoke)
 
     @property
     def message(self) -> Message:

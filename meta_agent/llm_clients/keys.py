@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 
@@ -42,25 +41,6 @@ MAKERS: Final[Mapping[str, Maker]] = {
     "zai": Maker(("ZAI_API_KEY",)),
 }
 KEY_VARIABLES: Final = tuple(name for maker in MAKERS.values() for name in maker.keys)
-
-
-def spellings(secret: str) -> Iterator[str]:
-    """Yields the forms in which a text may hold a secret: plain, in base64 and in hexadecimal.
-
-    Base64 has three forms, by offset; characters that depend on neighbours are cut off.
-    """
-    yield secret
-    data = secret.encode()
-    for before in range(3):
-        text = base64.b64encode(bytes(before) + data).decode().rstrip("=")
-        whole = text[-(-before * 8 // 6) : (before + len(data)) * 8 // 6]
-        yield whole
-        yield whole.translate(_URL_SAFE)
-    yield data.hex()
-    yield data.hex().upper()
-
-
-_URL_SAFE: Final = str.maketrans("+/", "-_")
 
 
 def keys_found() -> list[str]:

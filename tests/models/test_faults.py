@@ -92,7 +92,6 @@ def call(name: str, arguments: Any) -> Say:
 
 
 BILLING = "Limit: 3 / min. Visit https://platform.openai.com/account/billing to add a payment"
-TWO_OF_ONE_ID = Say(tool_calls=[("view", {"path": "a"})] * 2, call_ids=["x", "x"])
 ENDS_IN_A_CALL = Fault.early_end(call("view", {"path": "a"}), pieces=4)
 EVENT_IS_CUT = Fault.raw("event: x\ndata: {\n\n", content_type="text/event-stream")
 EVERYWHERE = [
@@ -118,8 +117,6 @@ EVERYWHERE = [
     Row("arguments break the schema", call("view", {"path": 3}), "malformed", "unknown", 2),
     Row("an argument is missing", call("view", {}), "malformed", "unknown", 2),
     Row("unknown tool", call("rm", {"path": "a"}), "malformed", "unknown", 2),
-    Row("duplicate ids", TWO_OF_ONE_ID, "malformed", "unknown", 2),
-    Row("no usage", Say("hello", usage=False), "malformed", "unknown", 2),
 ]  # fmt: skip
 # litellm turns these into something else that is refused, or has no such thing.
 DIRECT = [
@@ -129,7 +126,6 @@ DIRECT = [
     Row("HTML with status 200", Fault.html(), "malformed", "unknown", 2),
     Row("JSON that is cut", Fault.raw('{"id": '), "malformed", "unknown", 2),
     Row("an event that is cut", EVENT_IS_CUT, "malformed", "unknown", 2),
-    Row("an unknown stop reason", Say("hello", stop="bored"), "malformed", "unknown", 2),
     Row("a redirect", Fault.status(307, "elsewhere"), "malformed", "unknown", 2),
 ]  # fmt: skip
 SLOW = [  # each attempt waits for its deadline, so one attempt is made

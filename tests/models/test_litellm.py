@@ -65,7 +65,7 @@ socket.socket.connect = no_network
 before = dict(os.environ)
 from meta_agent.llm_clients.providers import _litellm
 assert "litellm" not in sys.modules, "imported before it is wanted"
-_litellm.LiteLLMProvider(base_url=None, api_key="none", timeouts=None)
+_litellm.LiteLLMProvider(base_url=None, api_key="none", timeouts=None, scrubber=None)
 assert "litellm" in sys.modules
 changed = {name for name in {*before, *os.environ} if before.get(name) != os.environ.get(name)}
 assert changed <= {"TIKTOKEN_CACHE_DIR"}, changed

@@ -8,6 +8,7 @@ from meta_agent.core.chat import ChatReply, ChatRequest, ReplyTokens, ToolSpec, 
 from meta_agent.core.errors import ProviderError
 from meta_agent.llm_clients.providers._connection import Timeouts
 from meta_agent.llm_clients.providers._openai_form import Chunks
+from meta_agent.llm_clients.scrubber import Scrubber
 from tests.loopback import Call, Fault, Say, Url, openai_server
 from tests.models._providers import open_provider
 
@@ -109,7 +110,8 @@ def test_the_effort_is_asked_for_as_openai_names_it() -> None:
 def test_openai_itself_gets_what_its_newer_models_take(model: str, takes_temperature: bool) -> None:
     from meta_agent.llm_clients.providers._openai import OpenAIProvider  # imports the SDK
 
-    provider = OpenAIProvider(base_url=None, api_key="sk-test", timeouts=Timeouts())
+    given = {"timeouts": Timeouts(), "scrubber": Scrubber([])}
+    provider = OpenAIProvider(base_url=None, api_key="sk-test", **given)
     body = provider.body(ChatRequest("proposer", f"openai/{model}", [], 64, temperature=0.5))
     provider.close()
     assert body["max_completion_tokens"] == 64 and "max_tokens" not in body

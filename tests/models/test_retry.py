@@ -1,5 +1,6 @@
 """When a call is asked again, how long it waits, and when it stops. No test here waits."""
 
+import random
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -49,8 +50,20 @@ def retrying(clock: Time, breaker: Breaker | None = None, **limits: float) -> Re
         breaker or Breaker(clock=clock),
         clock=clock,
         sleep=clock.sleep,
-        uniform=lambda low, high: high,  # the longest wait that full jitter may draw
     )
+
+
+@pytest.fixture(autouse=True)
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
+    """Between which bounds waits were drawn; each draw is the longest wait that it may be."""
+    bounds: list[tuple[float, float]] = []
+
+    def uniform(low: float, high: float) -> float:
+        bounds.append((low, high))
+        return high
+
+    monkeypatch.setattr(random, "uniform", uniform)
+    return bounds
 
 
 def test_attempts_are_counted_from_one() -> None:
@@ -73,23 +86,10 @@ def test_bounds_of_waits_double_up_to_a_limit() -> None:
     assert clock.slept == [2, 4, 8, 10, 10]
 
 
-def test_jitter_is_full() -> None:
-    clock, drawn = Time(), list[tuple[float, float]]()
-
-    def uniform(low: float, high: float) -> float:
-        drawn.append((low, high))
-        return low
-
-    one = Retrying(
-        RetryPolicy(attempts=3),
-        Breaker(clock=clock),
-        clock=clock,
-        sleep=clock.sleep,
-        uniform=uniform,
-    )
+def test_jitter_is_full(drawn: list[tuple[float, float]]) -> None:
     with pytest.raises(ProviderError):
-        one.call(script(failing("server")))
-    assert {low for low, _ in drawn} == {0.0} and clock.slept == [0.0, 0.0]
+        retrying(Time(), attempts=3).call(script(failing("server")))
+    assert drawn == [(0.0, 1.0), (0.0, 2.0)]
 
 
 def test_retry_after_is_waited_out_and_spread_a_little() -> None:

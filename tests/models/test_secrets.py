@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from meta_agent.llm_clients.asking._secrets import MARK, Scrubber
+from meta_agent.llm_clients.scrubber import MARK, Scrubber
 
 AWS = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,9 +17,12 @@ from meta_agent.llm_clients.providers._reply import (
     RawReply,
     accept,
     arguments_of,
+    keep_largest,
     read_reply,
+    stop_of,
     usage_of,
 )
+from meta_agent.llm_clients.scrubber import Scrubber
 
 BREAKS = {
     "$: 'path' is a required property": {},
@@ -80,9 +84,64 @@ def test_arguments_are_text_that_can_be_sent_back(text: str, value: str) -> None
 
 
 @pytest.mark.parametrize("figure", [-1, 1.5, "3", None, True, 10**20])
-def test_usage_must_be_counts(figure: object) -> None:
-    with pytest.raises(ProviderError, match="token usage"):
-        usage_of(input_tokens=figure, output_tokens=1)
+def test_what_is_no_count_is_unknown(figure: object) -> None:
+    counts: dict[str, int] = {}
+    keep_largest(counts, input=figure, output=1)
+    keep_largest(counts, input=0, output=0)
+    assert (usage_of(counts).input_tokens, usage_of(counts).output_tokens) == (0, 1)
+
+
+USAGES = [  # what a server counts, and what it bills: input and output
+    ({"input": 10, "output": 5, "total": 15}, (10, 5)),
+    ({"input": 32, "output": 103, "total": 135, "reasoning": 94}, (32, 103)),  # within
+    ({"input": 32, "output": 9, "total": 135, "reasoning": 94}, (32, 103)),  # beside, in the total
+    ({"input": 32, "output": 9, "total": 41, "reasoning": 94}, (32, 103)),  # beside, in no sum
+    ({"input": 32, "output": 9, "reasoning": 94}, (32, 103)),
+    ({"input": 32, "output": 9, "total": 135}, (32, 103)),  # beside, and named nowhere
+    ({"input": 10, "output": 5, "total": 3}, (10, 5)),
+    ({"input": 100, "output": 5, "total": 105, "cached": 90}, (100, 5)),  # cached within
+    ({"input": 10, "output": 5, "total": 105, "cached": 90}, (100, 5)),  # beside, in the total
+    ({"input": 10, "output": 5, "total": 15, "cached": 90, "written": 20}, (120, 5)),
+]
+
+
+@pytest.mark.parametrize(("counts", "billed"), USAGES)
+def test_what_a_server_counts_beside_is_counted_too(
+    counts: dict[str, int], billed: tuple[int, int]
+) -> None:
+    usage = usage_of(counts)
+    assert (usage.input_tokens, usage.output_tokens) == billed
+
+
+STOPS = {
+    "stop": "stop end_turn eos eos_token STOP stop_sequence COMPLETE done finished bored",
+    "length": "length max_tokens MAX_TOKENS max_output_tokens model_length token_limit "
+    "model_context_window_exceeded",
+    "tool_calls": "tool_calls tool_use function_call TOOL_CALL tool-calls",
+    "refusal": "content_filter refusal SAFETY PROHIBITED_CONTENT guardrail_intervened RECITATION",
+}
+
+
+@pytest.mark.parametrize(("stop", "words"), STOPS.items())
+def test_a_stop_reason_is_sorted_by_its_words(stop: str, words: str) -> None:
+    assert {stop_of(word, said_something=True) for word in words.split()} == {stop}
+
+
+BROKEN_OFF = ["error", "abort", "network_error", "cancelled", "insufficient_system_resource"]
+
+
+@pytest.mark.parametrize("word", [*BROKEN_OFF, "MALFORMED_FUNCTION_CALL", "timeout"])
+def test_a_stop_reason_may_say_that_the_reply_is_not_whole(word: str) -> None:
+    with pytest.raises(ProviderError) as caught:
+        stop_of(word, said_something=True)
+    assert caught.value.kind == "stream"
+
+
+def test_an_empty_reply_needs_a_known_reason() -> None:
+    assert accept(raw(text="", stop="eos"), request()).content == ""
+    with pytest.raises(ProviderError) as caught:
+        accept(raw(text="", stop="bored"), request())
+    assert caught.value.kind == "malformed"
 
 
 def request(**fields: object) -> ChatRequest:
@@ -105,10 +164,18 @@ def test_a_stop_for_calls_needs_calls() -> None:
         accept(raw(stop="tool_calls"), request())
 
 
-@pytest.mark.parametrize("ids", [("", "a"), ("a", "a")])
-def test_ids_must_be_there_and_differ(ids: tuple[str, str]) -> None:
-    with pytest.raises(ProviderError, match="the same id"):
-        accept(raw(calls=[RawCall(one, "view", "{}") for one in ids]), request())
+@pytest.mark.parametrize("ids", [("", "a"), ("a", "a"), ("", "")])
+def test_a_call_without_an_id_of_its_own_gets_one_that_no_other_turn_has(
+    ids: tuple[str, str],
+) -> None:
+    calls = [RawCall(call_id, "view", "{}") for call_id in ids]
+    turns = [{"role": "user", "content": "x"}] * 3
+    first, later = (
+        accept(raw(calls=calls), replace(request(), messages=messages)).tool_calls
+        for messages in (turns[:1], turns)
+    )
+    assert len({call.id for call in first}) == 2 and all(call.id for call in first)
+    assert {call.id for call in first} & {call.id for call in later} <= {"a"}
 
 
 def test_lenient_still_wants_json() -> None:
@@ -186,15 +253,7 @@ ODD = {
     "a block's type that is a list": (Events, events({"type": ["text"]})),
     "a block's text that is a number": (Events, events({"type": "text", "text": 5})),
     "a block's text that is an object": (Events, events({"type": "text", "text": {"a": 1}})),
-    "a thought without its signature": (Events, events({"type": "thinking", "thinking": "x"})),
     "a thought too deep": (Events, events({"type": "redacted_thinking", "data": nest(150)})),
-    "a call without an id": (Events, events({"type": "tool_use", "name": "view"})),
-    "usage in text": (Events, events({**WORDS}, usage={"input_tokens": "1", "output_tokens": 1})),
-    "usage that is a list": (Events, events({**WORDS}, usage=[1])),
-    "usage of an odd detail": (
-        Events,
-        events({**WORDS}, usage={"output_tokens": 1, "output_tokens_details": [1]}),
-    ),
     "a model that is a list, there": (Events, events({**WORDS}, model=["x"])),
     "a stop that is a list, there": (Events, events({**WORDS}, ends=["end_turn"])),
 }
@@ -206,7 +265,7 @@ def read(kind: Any, stream: list[Any]) -> ChatReply:
         kind(),
         request(),
         timeouts=Timeouts(),
-        secrets=("key",),
+        scrubber=Scrubber(["the-key-of-this-server"]),
         sdk_failure=lambda error, began: None,
     )
 

@@ -21,9 +21,8 @@ from meta_agent.llm_clients.asking._exchange import (
 )
 from meta_agent.llm_clients.asking._meter import Meter, bound_of
 from meta_agent.llm_clients.asking._roles import Route, Routes
-from meta_agent.llm_clients.asking._secrets import Scrubber
 from meta_agent.llm_clients.asking.transcripts import Transcripts
-from meta_agent.llm_clients.providers._failures import reworded
+from meta_agent.llm_clients.scrubber import Scrubber
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +51,10 @@ class Live:
         try:
             return self._ask(request, question, conversation, turn)
         except ProviderError as error:
-            text = self.scrubber.error(str(error))
             self.transcripts.append_failure(
-                Failure(conversation, turn, question.digest, error.kind, text, self.clock())
+                Failure(conversation, turn, question.digest, error.kind, str(error), self.clock())
             )
-            if text == str(error):
-                raise
-            raise reworded(error, text) from None  # the cause would still hold the secret
+            raise
 
     def close(self) -> None:
         self.routes.close()
@@ -95,14 +91,14 @@ class Live:
             )
             recorded = self.transcripts.append(exchange)
             crash_point("model:recorded")
-            self.meter.settle(reservation, recorded.reply)
+            self.meter.settle(reservation, request.role, bound, recorded.reply)
             return recorded.reply
         finally:
             self.meter.keep(reservation)  # if it was not settled, nobody waits for it any more
 
     def _priced(self, reply: ChatReply, route: Route) -> ChatReply:
         """Returns the reply with its price, and without keys, which a server might have echoed."""
-        usd = route.price.usd(reply.usage) if route.price else None
+        usd = route.price.usd(reply.usage) if route.price and reply.counted else None
         plain = reply_from_json(self.scrubber.json(reply_to_json(reply)))
         return replace(plain, usd=usd)
 

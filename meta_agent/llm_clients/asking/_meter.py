@@ -6,8 +6,9 @@ way, a call that does not fit waits, since they may take less than they reserved
 nobody, the cap is reached, and that is a BudgetError.
 
 The worst case counts a byte of text as a token, since no tokenizer makes more. What a conversation
-already holds counts as the provider counted it. Not covered: a provider that bills more than it was
-allowed to generate. The surplus is recorded as it is, and the next call is refused.
+already holds counts as the provider counted it. A reply without token counts keeps its worst case.
+Not covered: the first replies of a provider that bills more than it was allowed to generate. The
+surplus is recorded as it is, and from then on set aside before each call.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _continues(question: Question, before: Exchange) -> bool:
         all(question.parameters.get(n) == before.question.parameters.get(n) for n in same)
         and question.tools == before.question.tools
         and question.messages[: len(dialogue)] == dialogue
-        and before.reply.usage.input_tokens > 0
+        and before.reply.counted
     )
 
 
@@ -87,6 +88,7 @@ class Meter:
         self._changed = threading.Condition()  # guards the two sets below
         self._under_way: set[int] = set()  # reservations of this process that may still shrink
         self._cut_short = set(ledger.open_reservations(run_id))
+        self._surplus: dict[Role, int] = {}  # the most output tokens beyond a limit, by role
 
     def reserve(self, role: Role, bound: Bound, price: Price | None) -> int:
         """Reserves the most that a call can cost, and returns the reservation's number.
@@ -94,10 +96,11 @@ class Meter:
         Waits while calls in progress may free money. Raises BudgetError if a cap leaves too little
         and no call is in progress.
         """
-        usd = price.worst_usd(bound.input_tokens, bound.output_tokens) if price else None
-        tokens = bound.input_tokens + bound.output_tokens
         with self._changed:
             while True:
+                output_tokens = bound.output_tokens + self._surplus.get(role, 0)
+                usd = price.worst_usd(bound.input_tokens, output_tokens) if price else None
+                tokens = bound.input_tokens + output_tokens
                 try:
                     number = self._ledger.reserve(role, usd, tokens, self._run_id)
                 except BudgetError:
@@ -108,10 +111,14 @@ class Meter:
                     self._under_way.add(number)
                     return number
 
-    def settle(self, reservation: int, reply: ChatReply) -> None:
-        """Replaces the reserved amounts by the cost and tokens of the recorded reply."""
+    def settle(self, reservation: int, role: Role, bound: Bound, reply: ChatReply) -> None:
+        """Replaces the reserved amounts by the cost and tokens of the recorded reply, if known."""
+        surplus = reply.usage.output_tokens - bound.output_tokens
+        with self._changed:
+            self._surplus[role] = max(self._surplus.get(role, 0), surplus)
         try:
-            self._ledger.settle(reservation, reply.usd, reply.usage.total)
+            if reply.counted:
+                self._ledger.settle(reservation, reply.usd, reply.usage.total)
         finally:
             self.keep(reservation)
 
@@ -134,4 +141,6 @@ class Meter:
             if exchange.reservation not in self._cut_short:
                 return
             self._cut_short.remove(exchange.reservation)
-        self._ledger.settle(exchange.reservation, exchange.reply.usd, exchange.reply.usage.total)
+        if exchange.reply.counted:
+            reply = exchange.reply
+            self._ledger.settle(exchange.reservation, reply.usd, reply.usage.total)

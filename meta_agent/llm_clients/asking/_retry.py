@@ -1,11 +1,13 @@
 """The one retry policy of every model call: when to ask again, how long to wait, when to stop.
 
-Promises: SDKs and litellm never retry by themselves, because each attempt needs a reservation of
-its own, and because they retry no stream that breaks and no malformed reply. Waits are drawn with
-full jitter (anything between zero and an exponential bound), so callers that failed together do
-not come back together. A `Retry-After` is honoured up to a cap. Beyond it the call gives up at
-once: asking earlier prolongs a ban, and the run can be resumed. No attempt begins after a total
-deadline. A breaker, which all callers of an account share, stops calls to a server that only fails.
+Tenacity repeats; SDKs and litellm never retry by themselves, because each attempt needs a
+reservation of its own, and because they retry no stream that breaks and no malformed reply.
+
+Promises: waits are drawn with full jitter (anything between zero and an exponential bound), so
+callers that failed together do not come back together. A wait that the server names, in a header
+or in words, is honoured up to a cap. Beyond it the call gives up at once: asking earlier prolongs a
+ban, and the run can be resumed. No attempt begins after a total deadline. A breaker, which all
+callers of an account share, stops calls to a server that only fails.
 
 Does not cover: money and the record of attempts. The caller passes `attempt(n)`, which reserves,
 asks and settles. Time and sleep are injected.
@@ -14,12 +16,13 @@ asks and settles. Time and sleep are injected.
 from __future__ import annotations
 
 import itertools
-import random
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
+
+import tenacity
 
 from meta_agent.core.errors import ProviderError
 from meta_agent.llm_clients.providers._failures import reworded
@@ -110,45 +113,49 @@ class Retrying:
     breaker: Breaker
     clock: Clock = field(default=time.monotonic, kw_only=True)
     sleep: Callable[[float], None] = field(default=time.sleep, kw_only=True)
-    uniform: Callable[[float, float], float] = field(default=random.uniform, kw_only=True)
 
     def call(self, attempt: Callable[[int], T]) -> T:
         """Calls `attempt(1)`, `attempt(2)` and so on, and returns the first result.
 
         Raises the last ProviderError. Any other error is raised at once, without a retry.
         """
-        ends_at = self.clock() + self.policy.deadline_sec
-        for number in itertools.count(1):
+        numbers, ends_at = itertools.count(1), self.clock() + self.policy.deadline_sec
+
+        def once() -> T:
             self.breaker.require_closed()
             try:
-                reply = attempt(number)
+                reply = attempt(next(numbers))
             except ProviderError as error:
                 self.breaker.failed(error)
-                wait_sec = self._wait_sec(error, number, ends_at)
-            else:
-                self.breaker.answered()
-                return reply
-            self.sleep(wait_sec)
-        raise AssertionError("the last attempt ended without an error; this is a bug to report")
+                raise
+            self.breaker.answered()
+            return reply
 
-    def _wait_sec(self, error: ProviderError, number: int, ends_at: float) -> float:
-        """Returns the wait before the next attempt. Raises the error if there is none."""
-        policy, asked_sec = self.policy, error.retry_after_sec or 0.0
+        return tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(ProviderError),
+            wait=lambda state: self._wait_sec(state, ends_at),
+            sleep=self.sleep,
+        )(once)
+
+    def _wait_sec(self, state: tenacity.RetryCallState, ends_at: float) -> float:
+        """Returns the wait before the next attempt. Raises the last error if there is none."""
+        error = state.outcome.exception() if state.outcome else None
+        assert isinstance(error, ProviderError)  # tenacity waits after nothing else
+        policy, number, asked_sec = self.policy, state.attempt_number, error.retry_after_sec or 0.0
         if error.kind not in RETRYABLE:
             raise error
+        resume = "run the same command again to resume"
         if asked_sec > policy.retry_after_cap_sec:
             text = f"the server asks to wait {asked_sec:.0f} s; the limit is "
             text += f"{policy.retry_after_cap_sec:.0f} s"
             hint = f"run the same command again in {asked_sec:.0f} s"
             raise reworded(error, f"{error} ({text})", hint=hint) from error
         limit = policy.malformed_attempts if error.kind == "malformed" else policy.attempts
-        resume = "run the same command again to resume"
         if number >= limit:
-            raise reworded(
-                error, f"{error} (gave up after {number} attempts)", hint=resume
-            ) from error
-        bound = min(policy.first_wait_sec * 2 ** (number - 1), policy.max_wait_sec)
-        wait_sec = self.uniform(0.0, bound)
+            text = f"{error} (gave up after {number} attempts)"
+            raise reworded(error, text, hint=resume) from error
+        jitter = tenacity.wait_random_exponential(policy.first_wait_sec, policy.max_wait_sec)
+        wait_sec = jitter(state)
         if asked_sec:  # wait longer than the server asked for, never shorter
             wait_sec = asked_sec + min(wait_sec, policy.first_wait_sec)
         if self.clock() + wait_sec > ends_at:

@@ -30,6 +30,7 @@ from meta_agent.llm_clients.providers._endpoints import (
 )
 from meta_agent.llm_clients.providers._failures import reworded
 from meta_agent.llm_clients.providers._openai_form import REASONS, model_name
+from meta_agent.llm_clients.scrubber import Scrubber
 
 META_ROLES: Final[tuple[Role, ...]] = ("analyst", "proposer", "reviewer", "librarian")
 _SCRIPTED: Final = "scripted:"
@@ -157,12 +158,13 @@ class Routes:
         servers: Mapping[Role, Server],
         timeouts: Timeouts | None,
         policy: RetryPolicy,
+        scrubber: Scrubber,
     ) -> None:
         self._config = config
         self._environment = environment
         self._servers = servers
         self._timeouts = timeouts or Timeouts()
-        self._policy = policy
+        self._policy, self._scrubber = policy, scrubber
         self._accounts: dict[Endpoint, tuple[Provider, Breaker]] = {}
         self._routes: dict[Role, Route] = {}
         try:
@@ -180,11 +182,6 @@ class Routes:
             )
         return self._routes[role]
 
-    @property
-    def keys(self) -> list[str]:
-        """Returns all API keys in use, so that they can be kept out of transcripts."""
-        return [endpoint.api_key for endpoint in self._accounts if endpoint.api_key]
-
     def close(self) -> None:
         for provider, _ in self._accounts.values():
             provider.close()
@@ -198,7 +195,8 @@ class Routes:
         # One SDK serves every model of an account, and one breaker watches it.
         account = replace(endpoint, model="")
         if account not in self._accounts:
-            self._accounts[account] = (open_endpoint(endpoint, self._timeouts), Breaker())
+            provider = open_endpoint(endpoint, self._timeouts, self._scrubber)
+            self._accounts[account] = (provider, Breaker())
         provider, breaker = self._accounts[account]
         place = endpoint.base_url or endpoint.model.partition("/")[0]
         key = f"key from {endpoint.key_name}" if endpoint.key_name else _NO_KEY_NAMED

@@ -43,10 +43,10 @@ from meta_agent.llm_clients.asking._roles import effort_refusal as effort_refusa
 from meta_agent.llm_clients.asking._roles import require_scripts as require_scripts
 from meta_agent.llm_clients.asking._roles import roles_in_use as roles_in_use
 from meta_agent.llm_clients.asking._roles import unasked as unasked
-from meta_agent.llm_clients.asking._secrets import Scrubber
 from meta_agent.llm_clients.asking.prices import Price, stated_prices
 from meta_agent.llm_clients.asking.transcripts import SCHEMA_VERSION, Transcripts
 from meta_agent.llm_clients.providers._connection import Timeouts
+from meta_agent.llm_clients.scrubber import Scrubber
 
 
 @dataclass(eq=False)
@@ -136,9 +136,10 @@ def open_client(
         IntegrityError: `transcripts` are those of another run, or damaged.
     """
     environment = os.environ if environment is None else environment
+    own_keys = [server.api_key for server in (servers or {}).values()]
+    scrubber = Scrubber.of(config.key_env.values(), environment, own_keys)
     if config.meta_model.startswith(REPLAY):
         recording = recording_of(config.meta_model, config.workspace)
-        scrubber = Scrubber.of(config.key_env.values(), environment)
         return _replaying(config, recording, run_id, transcripts, scrubber)
     manifest = transcripts.manifest() or {}
     prices = prices_of(config, _stated(config), _snapshot(manifest), environment)
@@ -151,6 +152,7 @@ def open_client(
             servers=servers or {},
             timeouts=timeouts,
             policy=retry or RetryPolicy(),
+            scrubber=scrubber,
         )
         opened.callback(routes.close)
         _set_caps(config, ledger, run_id)
@@ -166,7 +168,6 @@ def open_client(
                 "labels": {**manifest.get("labels", {}), **(labels or {})},
             }
             _write_manifest(transcripts, latest)
-        scrubber = Scrubber.of(config.key_env.values(), environment, routes.keys)
         live = Live(routes, Meter(ledger, run_id), transcripts, scrubber, clock)
         opened.pop_all()
     return Client(live, transcripts, scrubber, lambda role: routes[role].model)

@@ -6,7 +6,7 @@ asked again with another question, it replaces the recorded turn and all that ca
 
 Promises: an exchange that `append` returned is on disk (synced). A last line torn by a crash is
 dropped, and cut off before the next is written. A whole line is never rewritten. Each line is
-checked against its digest when it is read. Keys were taken out before (`_secrets.py`).
+checked against its digest when it is read. Keys were taken out before (`scrubber.py`).
 
 Does not cover: two processes that write one run; the ledger's owner lock keeps them apart.
 """

@@ -12,6 +12,7 @@ from meta_agent.core.protocols import JSON
 from meta_agent.llm_clients.providers._anthropic_form import Events, body_of
 from meta_agent.llm_clients.providers._connection import Timeouts
 from meta_agent.llm_clients.providers._sdk import SdkProvider
+from meta_agent.llm_clients.scrubber import Scrubber
 
 
 class AnthropicProvider(SdkProvider):
@@ -23,9 +24,11 @@ class AnthropicProvider(SdkProvider):
     key_header = "x-api-key"
     collector = Events
 
-    def __init__(self, *, base_url: str | None, api_key: str, timeouts: Timeouts) -> None:
+    def __init__(
+        self, *, base_url: str | None, api_key: str, timeouts: Timeouts, scrubber: Scrubber
+    ) -> None:
         url = base_url and base_url.removesuffix("/").removesuffix("/v1")
-        super().__init__(base_url=url, api_key=api_key, timeouts=timeouts)
+        super().__init__(base_url=url, api_key=api_key, timeouts=timeouts, scrubber=scrubber)
 
     def body(self, request: ChatRequest) -> dict[str, JSON]:
         return body_of(request, request.model.removeprefix("anthropic/"))

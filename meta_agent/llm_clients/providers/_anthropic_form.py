@@ -1,27 +1,36 @@
 """Anthropic's form: the body of a request, and the events of a stream put together.
 
 Messages come in OpenAI's form. System messages at the start become `system`. Tool results and user
-text that follow one another become one user turn. A reply with thinking keeps its signed blocks
-under `provider_blocks`, and they go back unchanged, since the provider checks their signatures.
+text that follow one another become one user turn. A reply with thinking keeps its blocks under
+`provider_blocks`, and they go back unchanged, since the provider checks their signatures.
 The prompt cache is asked for at three places: after the tools, after the system prompt, and at the
 end of the last turn. So a dialogue that grows is read from the cache up to its last turn.
 
 The collector takes events as plain dicts and trusts nothing in them. It does not use the SDK's own
-accumulation, which closes unfinished arguments in silence and parses them anew at every event.
+accumulation, which closes unfinished arguments in silence, parses them anew at every event, and
+takes the last usage even if it is zero.
 Does not cover: images and documents, and tools that the provider runs itself.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from meta_agent.core.chat import ChatRequest, ChatStop, Effort
+from meta_agent.core.chat import ChatRequest, Effort
 from meta_agent.core.errors import ProviderError
 from meta_agent.core.protocols import JSON, Message
-from meta_agent.llm_clients.providers._failures import malformed, of_event
-from meta_agent.llm_clients.providers._reply import RawCall, RawReply, arguments_of, usage_of
+from meta_agent.llm_clients.providers._failures import of_event
+from meta_agent.llm_clients.providers._reply import (
+    RawCall,
+    RawReply,
+    arguments_of,
+    keep_largest,
+    mapping,
+    usage_of,
+)
 
 OURS: Final = "anthropic"  # names our blocks in `provider_blocks`
 _CACHED: Final[Mapping[str, JSON]] = {"type": "ephemeral"}
@@ -29,14 +38,6 @@ _MIN_THINKING: Final = 1024
 _THINKING_TOKENS: Final[Mapping[Effort, int]] = {"low": 2048, "medium": 8192, "high": 16_384}
 _NOTHING: Final = "(empty)"  # the API refuses text without a character in it
 _CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
-_STOPS: Final[Mapping[str, ChatStop]] = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "tool_use": "tool_calls",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "refusal": "refusal",
-}
 # The families that take a temperature, and those among them whose thinking has a budget. Newer
 # models refuse both and decide themselves how long they think.
 _SAMPLED: Final = re.compile(r"^claude-(?:3|(?:opus|sonnet|haiku)-4(?:-[0156])?(?:-\d{8})?$)")
@@ -133,13 +134,14 @@ def _blocks(message: Message) -> list[Block]:
     if message["role"] == "tool":
         result = {"type": "tool_result", "tool_use_id": message["tool_call_id"]}
         return [{**result, "content": _text_blocks(message.get("content"))}]
+    calls = [_tool_use(call) for call in message.get("tool_calls") or ()]
     signed = message.get("provider_blocks")
     if isinstance(signed, Mapping) and OURS in signed:
-        return [dict(block) for block in signed[OURS]]
-    calls = [
-        _tool_use(call["id"], call["function"]["name"], call["function"]["arguments"])
-        for call in message.get("tool_calls") or ()
-    ]
+        called = iter(calls)
+        return [
+            {**block, **(next(called, {}) if block["type"] == "tool_use" else {})}
+            for block in signed[OURS]
+        ]
     return [*_text_blocks(message.get("content")), *calls]
 
 
@@ -149,8 +151,10 @@ def _text_blocks(content: Any) -> list[Block]:
     return [{"type": "text", "text": content}] if content.strip() else []
 
 
-def _tool_use(call_id: str, name: str, arguments: str) -> Block:
-    return {"type": "tool_use", "id": call_id, "name": name, "input": arguments_of(arguments, name)}
+def _tool_use(call: Mapping[str, Any]) -> Block:
+    name = call["function"]["name"]
+    arguments = arguments_of(call["function"]["arguments"], name)
+    return {"type": "tool_use", "id": call["id"], "name": name, "input": arguments}
 
 
 class Events:
@@ -158,57 +162,69 @@ class Events:
 
     def __init__(self) -> None:
         self._reply = RawReply()
-        self._usage: dict[str, Any] = {}
+        self._counts: dict[str, int] = {}
         self._blocks: dict[int, dict[str, Any]] = {}
         self._pieces: dict[int, list[str]] = {}
-        self._open: set[int] = set()
         self._ended = False
 
-    def add(self, event: Mapping[str, Any]) -> None:
+    def add(self, event: Any) -> None:
         """Adds one event. Raises ProviderError, or an error such as KeyError if it is malformed."""
-        kind = event["type"]
-        if kind == "error":
-            raise of_event(event["error"])
-        if kind == "message_start":
+        kind = event.get("type")
+        if kind == "error" or event.get("error"):
+            raise of_event(event, began=bool(self._blocks))
+        if kind == "message":
+            self._add_whole(event)
+        elif kind == "message_start":
             self._start(event["message"])
         elif kind == "content_block_start":
             self._open_block(event["index"], dict(event["content_block"]))
         elif kind == "content_block_delta":
             self._grow(event["index"], event["delta"])
-        elif kind == "content_block_stop":
-            self._open.remove(event["index"])
         elif kind == "message_delta":
-            self._reply.stop = _stop(event["delta"].get("stop_reason"))
-            self._count(event.get("usage"))
+            self._reply.stop = event["delta"].get("stop_reason") or self._reply.stop
+            self._count(mapping(event.get("usage")))
         elif kind == "message_stop":
             self._ended = True
 
     def finish(self) -> RawReply:
         """Returns the collected reply. Raises ProviderError if the stream ended too early."""
         reply = self._reply
-        if not self._ended or self._open:
+        if not self._ended:
             text = "the model's reply ended before its last event"
             raise ProviderError(text, kind="stream", hint="run the same command again")
         blocks = [self._closed(index) for index in sorted(self._blocks)]
-        cut = reply.stop in ("length", "refusal")
-        if not cut and any("thinking" in block["type"] for block in blocks):
-            reply.provider_blocks = {OURS: list(_returned(blocks))}
-        reply.usage = self._final_usage()
+        if any(block["type"] not in ("text", "tool_use") for block in blocks):
+            reply.provider_blocks = {OURS: [b for b in blocks if b.get("text", b["type"]).strip()]}
+        reply.usage = usage_of(self._counts)
         return reply
+
+    def _add_whole(self, message: Mapping[str, Any]) -> None:
+        """Adds a reply that a server sent without a stream."""
+        self._start(message)
+        self._count(mapping(message.get("usage")))
+        for index, block in enumerate(message["content"]):
+            self._open_block(index, dict(block))
+        self._reply.stop, self._ended = message.get("stop_reason"), True
 
     def _start(self, message: Mapping[str, Any]) -> None:
         self._reply.model = message.get("model") or ""
         self._reply.request_id = message.get("id") or ""
         # Its count of output tokens is only where the count begins.
-        self._count({**(message.get("usage") or {}), "output_tokens": None})
+        self._count({**mapping(message.get("usage")), "output_tokens": None})
 
-    def _count(self, usage: Mapping[str, Any] | None) -> None:
-        self._usage |= {name: value for name, value in (usage or {}).items() if value is not None}
+    def _count(self, usage: Mapping[str, Any]) -> None:
+        keep_largest(
+            self._counts,
+            input=usage.get("input_tokens"),
+            output=usage.get("output_tokens"),
+            cached=usage.get("cache_read_input_tokens"),
+            written=usage.get("cache_creation_input_tokens"),
+            reasoning=mapping(usage.get("output_tokens_details")).get("thinking_tokens"),
+        )
 
     def _open_block(self, index: int, block: dict[str, Any]) -> None:
-        self._blocks[index] = block
-        self._pieces[index] = [block.get("text") or block.get("thinking") or ""]
-        self._open.add(index)
+        self._blocks[index] = {name: value for name, value in block.items() if value is not None}
+        self._pieces[index] = []
 
     def _grow(self, index: int, delta: Mapping[str, Any]) -> None:
         if delta["type"] == "signature_delta":
@@ -218,54 +234,18 @@ class Events:
                 self._pieces[index].append("" + delta[field])
 
     def _closed(self, index: int) -> dict[str, Any]:
-        """Returns a block with its text in place, after adding the text to the reply."""
+        """Returns a block as the next request repeats it, after adding its text to the reply."""
         reply, block, text = self._reply, self._blocks[index], "".join(self._pieces[index])
         kind = "" + block["type"]  # raises TypeError if it is no text
+        if kind in ("text", "thinking"):
+            block[kind] = ("" + block.get(kind, "")) + text
         if kind == "text":
-            block["text"] = text
-            reply.text += text
+            reply.text += block["text"]
         elif kind == "thinking":
-            block["thinking"] = text
-            reply.reasoning += text
+            reply.reasoning += block["thinking"]
         elif kind == "tool_use":
-            block["arguments"] = text
-            reply.calls.append(RawCall(str(block["id"]), str(block["name"]), text))
+            # Most servers send the input in pieces, and some whole, when the block begins.
+            text = text or json.dumps(block.get("input") or {})
+            reply.calls.append(RawCall(block.get("id") or "", block["name"], text))
+            block.pop("input", None)  # it goes back with the call
         return block
-
-    def _final_usage(self) -> Any:
-        usage = self._usage
-        if "input_tokens" not in usage or "output_tokens" not in usage:
-            return None
-        cached = usage.get("cache_read_input_tokens") or 0
-        written = usage.get("cache_creation_input_tokens") or 0
-        details = usage.get("output_tokens_details") or {}
-        return usage_of(
-            input_tokens=usage["input_tokens"] + cached + written,
-            output_tokens=usage["output_tokens"],
-            cached=cached,
-            written=written,
-            reasoning=details.get("thinking_tokens"),
-        )
-
-
-_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "text": ("type", "text"),
-    "thinking": ("type", "thinking", "signature"),
-    "redacted_thinking": ("type", "data"),
-}
-
-
-def _returned(blocks: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
-    """Yields the blocks that the next request has to repeat, without fields of replies alone."""
-    for block in blocks:
-        kind = block["type"]
-        if kind == "tool_use":
-            yield _tool_use(block["id"], block["name"], block["arguments"])
-        elif kind in _FIELDS and (kind != "text" or block["text"].strip()):
-            yield {name: block[name] for name in _FIELDS[kind]}
-
-
-def _stop(reason: Any) -> ChatStop:
-    if reason not in _STOPS:
-        raise malformed(f"the model's reply stopped for an unknown reason: {reason!r}")
-    return _STOPS[reason]

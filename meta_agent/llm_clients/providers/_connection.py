@@ -1,11 +1,12 @@
-"""The limits of one request: its deadline, its size in bytes, and the headers that leave.
+"""The HTTP client of an SDK: its proxy, its certificates, and the limits of one request.
 
 An SDK's timeout starts again at every byte. So the deadline of the whole reply is checked here,
 whenever bytes arrive. A server that sends nothing meets the timeout of the HTTP client.
 
 Promises of a guarded client: it asks for no compressed reply and unpacks none. A reply and each of
 its events have a limit, which counts bytes as they arrive. A long error page is cut. A response
-that is not read to its end is closed at once.
+that is not read to its end is closed at once. A server that answers with one JSON object, though it
+was asked for a stream, is read as a stream of one event.
 
 Does not cover: a server that sends the head of its response byte by byte.
 """
@@ -13,15 +14,20 @@ Does not cover: a server that sends the head of its response byte by byte.
 from __future__ import annotations
 
 import contextlib
+import ipaddress
+import os
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
-from meta_agent.core.errors import ProviderError
+from meta_agent.core.errors import PreflightError, ProviderError
 from meta_agent.llm_clients.providers._failures import malformed
 
 REPLY_BYTES: Final = 64 << 20
@@ -30,7 +36,12 @@ EVENT_BYTES: Final = 2 << 20
 EVENT_LINES: Final = 1000  # an SDK's time to join the lines of an event grows with their square
 ERROR_BYTES: Final = 64 << 10
 _BLANK_LINE: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
-_LINE_END_BYTES: Final = 3  # of a blank line that the next piece may complete
+_LAST_EVENT: Final = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\]")
+_TAIL_BYTES: Final = 16  # of a mark that the next piece may complete
+_FIRST_WORDS: Final = (b"data", b"event", b"id", b"retry", b":")
+_HEAD_BYTES: Final = 8  # enough to tell what a reply begins with
+_BEFORE: Final = b"\xef\xbb\xbf \t\r\n"
+_BLANK: Final = re.compile(r"\s")
 
 _PROTOCOL_HEADERS: Final = frozenset(
     {"host", "accept", "accept-encoding", "connection", "content-type", "content-length"}
@@ -56,13 +67,15 @@ class Timeouts:
         return min(self.silent_sec, self.total_sec)
 
 
-class _Request:
+class Request:
     """One request: when its reply is due, and the responses to close at its end."""
 
     def __init__(self, timeouts: Timeouts) -> None:
         self._total_sec = timeouts.total_sec
         self._due = time.monotonic() + timeouts.total_sec
         self.responses: list[Any] = []
+        self.is_whole = False
+        """Whether the mark of the stream's end has arrived, or a whole JSON reply."""
 
     def require_time(self) -> None:
         """Raises ProviderError if the deadline of the reply has passed."""
@@ -71,21 +84,61 @@ class _Request:
             raise ProviderError(text, kind="timeout")
 
 
-_CURRENT: ContextVar[_Request | None] = ContextVar("request", default=None)
+_CURRENT: ContextVar[Request | None] = ContextVar("request", default=None)
 
 
 @contextlib.contextmanager
-def limited_request(timeouts: Timeouts) -> Iterator[None]:
+def limited_request(timeouts: Timeouts) -> Iterator[Request]:
     """Applies a time limit to the HTTP request in the `with` block, then closes its responses."""
-    request = _Request(timeouts)
+    request = Request(timeouts)
     token = _CURRENT.set(request)
     try:
-        yield
+        yield request
     finally:
         _CURRENT.reset(token)
         for response in request.responses:
             with contextlib.suppress(Exception):
                 response.close()
+
+
+# --- the client -----------------------------------------------------------------------------------
+
+
+def http_client(httpx: Any, url: str, timeouts: Timeouts, headers: Mapping[str, str] | None) -> Any:
+    """Returns a guarded client of `httpx` (or a fork of it) for one server.
+
+    It sends `headers` and those of the protocol; None lets all headers of the SDK pass. Raises
+    PreflightError if a variable for proxies or certificates holds no such thing.
+    """
+    with usable_environment():
+        client = httpx.Client(
+            timeout=httpx.Timeout(timeouts.read_sec, connect=timeouts.connect_sec),
+            follow_redirects=False,
+            trust_env=False,
+            proxy=_proxy_for(url),
+            verify=httpx.create_ssl_context(),
+            event_hooks={"request": [] if headers is None else [_only(headers)]},
+        )
+        return guard(client)
+
+
+@contextlib.contextmanager
+def usable_environment() -> Iterator[None]:
+    """Raises PreflightError if the block fails, and names the variables that it read."""
+    try:
+        yield
+    except Exception as error:
+        proxies = {f"{name.upper()}_PROXY": value for name, value in getproxies().items()}
+        files = {name: os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")}
+        names = [name for name, value in (proxies | files).items() if value]
+        text = type(error).__name__
+        if not any("@" in value for value in proxies.values()):  # it might quote a password
+            text = f"{text}: {error}"
+        what = " and ".join(names) or "the environment"
+        raise PreflightError(
+            f"no HTTP client can be made with {what} as set: {text}",
+            hint="correct or unset the wrong one; socks5 needs: pip install socksio",
+        ) from None
 
 
 def is_loopback(url: str) -> bool:
@@ -94,7 +147,42 @@ def is_loopback(url: str) -> bool:
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
-def only(headers: Mapping[str, str]) -> Callable[[Any], None]:
+def _proxy_for(url: str) -> str | None:
+    """Returns the proxy that the environment names for a URL; None for this machine's own."""
+    proxies, parts = getproxies(), urlsplit(url)
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    excepted = proxies.get("no", "").split(",")
+    if not proxy or is_loopback(url) or any(_covers(entry.strip(), url) for entry in excepted):
+        return None
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    address = urlsplit(proxy)
+    if not address.hostname or address.port == 0 or _BLANK.search(proxy):
+        raise ValueError("a proxy is written as http://HOST:PORT")
+    return proxy
+
+
+def _covers(entry: str, url: str) -> bool:
+    """Returns True if an entry of NO_PROXY names the URL's host: a name, an address or a range."""
+    host, port = urlsplit(url).hostname or "", urlsplit(url).port
+    entry = entry.partition("://")[2] or entry
+    with contextlib.suppress(ValueError):
+        network = ipaddress.ip_network(entry.strip("[]"), strict=False)
+        return _address(host) in network
+    with contextlib.suppress(ValueError):
+        named = urlsplit(f"//{entry}")
+        name = (named.hostname or "").lstrip("*").lstrip(".")
+        inside = host == name or (bool(name) and host.endswith(f".{name}"))
+        return entry == "*" or (inside and named.port in (None, port))
+    return False
+
+
+def _address(host: str) -> Any:
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host)
+    return None
+
+
+def _only(headers: Mapping[str, str]) -> Callable[[Any], None]:
     """Returns an HTTP request hook that drops all headers but `headers` and the protocol's own."""
 
     def hook(request: Any) -> None:
@@ -105,16 +193,6 @@ def only(headers: Mapping[str, str]) -> Callable[[Any], None]:
             request.headers[name] = value
 
     return hook
-
-
-def events_only(response: Any) -> None:
-    """Raises ProviderError if a successful HTTP response is no stream of server-sent events."""
-    kind = response.headers.get("content-type", "no content type")
-    if response.status_code < 300 and "text/event-stream" not in kind:
-        raise malformed(
-            f"the server answered with {kind}, not with a stream of events (text/event-stream). "
-            "Its base URL has to be that of an API which can stream"
-        )
 
 
 def guard(client: Any) -> Any:
@@ -132,26 +210,25 @@ def _ask_for_plain_bytes(request: Any) -> None:
 
 
 def _limit(response: Any) -> None:
-    request = _CURRENT.get() or _Request(Timeouts())
+    request = _CURRENT.get() or Request(Timeouts())
     request.responses.append(response)
     failed = response.status_code >= 300
     encoding = response.headers.pop("content-encoding", "identity")
     if encoding != "identity" and not failed:
         raise malformed(f"the server packed its reply as {encoding:.40}, which was not requested")
     pieces = _in_time(response.stream, request)
-    response.stream = _replacing(
-        response.stream, _first_bytes(pieces) if failed else _within_limits(pieces)
-    )
+    limited = _first_bytes(pieces) if failed else _within_limits(pieces, request)
+    response.stream = _replacing(response, limited)
 
 
-def _replacing(stream: Any, pieces: Iterator[bytes]) -> Any:
+def _replacing(response: Any, pieces: Iterator[bytes]) -> Any:
     """Returns a stream of other pieces. The client accepts only a child of its own class."""
-    base = next(kind for kind in type(stream).__mro__ if kind.__name__ == "SyncByteStream")
+    stream, package = response.stream, type(response).__module__.partition(".")[0]
     members = {"__iter__": lambda self: pieces, "close": lambda self: stream.close()}
-    return type("Limited", (base,), members)()
+    return type("Limited", (sys.modules[package].SyncByteStream,), members)()
 
 
-def _in_time(stream: Any, request: _Request) -> Iterator[bytes]:
+def _in_time(stream: Any, request: Request) -> Iterator[bytes]:
     for piece in stream:
         request.require_time()
         yield piece
@@ -166,18 +243,55 @@ def _first_bytes(pieces: Iterator[bytes]) -> Iterator[bytes]:
             return
 
 
-def _within_limits(pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _within_limits(pieces: Iterator[bytes], request: Request) -> Iterator[bytes]:
     room, event_bytes, lines, tail = REPLY_BYTES, 0, 0, b""
+    first, pieces = _head_of(pieces)
+    is_json = first.startswith((b"{", b"["))
     for piece in pieces:
         room -= len(piece)
         text = tail + piece  # a piece is small, so it does not matter where an event ends inside it
+        request.is_whole = request.is_whole or bool(_LAST_EVENT.search(text))
         ends = [match.end() for match in _BLANK_LINE.finditer(text)]
         event_bytes = len(text) - ends[-1] if ends else event_bytes + len(piece)
         lines = text.count(b"\n", ends[-1]) if ends else lines + piece.count(b"\n")
-        tail = text[-_LINE_END_BYTES:]
+        tail = text[-_TAIL_BYTES:]
         if room < 0:
             raise malformed(f"the model's reply exceeds the limit of {REPLY_BYTES >> 20} MB")
-        if event_bytes > EVENT_BYTES or lines > EVENT_LINES:
+        if not is_json and (event_bytes > EVENT_BYTES or lines > EVENT_LINES):
             limit = f"{EVENT_BYTES >> 20} MB, {EVENT_LINES} lines"
             raise malformed(f"an event of the model's reply exceeds the limit ({limit})")
         yield piece
+
+
+def _head_of(pieces: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
+    """Returns the first few bytes that are not blank, and all pieces."""
+    head = b""
+    while len(head.lstrip(_BEFORE)) < _HEAD_BYTES and (piece := next(pieces, b"")):
+        head += piece
+    return head.lstrip(_BEFORE), chain([head], pieces)
+
+
+def as_events(response: Any) -> None:
+    """Makes a JSON object in place of a stream the only event of one.
+
+    Raises ProviderError, when the reply is read, if it is neither JSON nor a stream of events.
+    """
+    if response.status_code < 300:
+        kind = response.headers.get("content-type", "no content type")
+        response.stream = _replacing(response, _events(iter(response.stream), kind))
+
+
+def _events(pieces: Iterator[bytes], kind: str) -> Iterator[bytes]:
+    first, pieces = _head_of(pieces)
+    if first.startswith((b"{", b"[")):
+        body = b"".join(pieces).lstrip(_BEFORE).translate(None, b"\r\n")
+        if request := _CURRENT.get():
+            request.is_whole = True
+        yield b"event: whole\ndata: " + body + b"\n\ndata: [DONE]\n\n"
+        return
+    if first and not first.startswith(_FIRST_WORDS):
+        raise malformed(
+            f"the server answered with {kind:.80}, which is neither a stream of events nor JSON. "
+            "Its base URL has to be that of a model's API"
+        )
+    yield from pieces

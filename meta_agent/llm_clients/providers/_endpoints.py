@@ -15,6 +15,7 @@ Does not cover: whether a key works, which only a request can tell.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -27,10 +28,13 @@ from meta_agent.core.errors import ConfigError, PreflightError
 from meta_agent.core.protocols import Role
 from meta_agent.llm_clients.keys import MAKERS, Maker
 from meta_agent.llm_clients.providers._connection import Timeouts
+from meta_agent.llm_clients.scrubber import Scrubber
 
 NO_KEY: Final = "none"
 LITELLM: Final = "litellm"
 _NO_ROW: Final = Maker(())
+_KEY: Final = re.compile(r"[!-~]+")
+_URL: Final = re.compile(r"[^\s\x00-\x1f]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +61,12 @@ def endpoint_for(
     """
     environment = os.environ if environment is None else environment
     name = config.key_env.get(role)
-    if name is not None and not environment.get(name):
+    key = None if name is None else _key_in(name, environment)
+    if name is not None and not key:
         raise PreflightError(
             f"the variable {name}, which holds the key for the {role}'s server, is not set",
             hint=f"export {name}=...",
         )
-    key = environment[name] if name is not None else None
     endpoint = resolve_endpoint(config.model_of(role), config.base_urls.get(role), key, environment)
     return endpoint if name is None else replace(endpoint, key_name=name)
 
@@ -83,15 +87,15 @@ def resolve_endpoint(
         )
     sdk = sdk_of(model, base_url)
     if base_url is not None:
-        _require_url(base_url)
-        return Endpoint(model, sdk, base_url.rstrip("/"), api_key or NO_KEY)
+        return Endpoint(model, sdk, _checked_url(base_url).rstrip("/"), api_key or NO_KEY)
     url = url_of_environment(model, environment)
     if url is not None:
-        _require_url(url)
+        url = _checked_url(url)
     variables = usual_keys(model)
-    variable = next((name for name in variables if environment.get(name)), None)
-    if api_key is None and variable is not None:
-        return Endpoint(model, sdk, url, environment[variable], variable)
+    keys = ((name, _key_in(name, environment)) for name in variables if api_key is None)
+    for variable, key in keys:
+        if key:
+            return Endpoint(model, sdk, url, key, variable)
     if api_key is None and variables and url is None:
         raise PreflightError(
             f"{model} needs a key in {' or '.join(variables)}, which is not set",
@@ -111,8 +115,28 @@ def url_of_environment(model: str, environment: Mapping[str, str]) -> str | None
     return environment.get(variable) or None
 
 
-def open_endpoint(endpoint: Endpoint, timeouts: Timeouts | None = None) -> Provider:
-    """Returns a client of an endpoint's model server. Raises PreflightError without its SDK."""
+def _key_in(variable: str, environment: Mapping[str, str]) -> str:
+    """Returns the key in a variable, or "" if it holds none. Raises PreflightError for no key.
+
+    Blanks around the key, such as the line break of the file that it came from, are left out.
+    """
+    key = environment.get(variable, "").strip()
+    if key and not _KEY.fullmatch(key):
+        raise PreflightError(
+            f"the value of {variable} is no API key: it holds a blank, a line break or a character "
+            "beyond ASCII inside",
+            hint=f"copy the key anew: export {variable}=...",
+        )
+    return key
+
+
+def open_endpoint(
+    endpoint: Endpoint, timeouts: Timeouts | None = None, scrubber: Scrubber | None = None
+) -> Provider:
+    """Returns a client of an endpoint's model server. `scrubber` takes secrets out of its errors.
+
+    Raises PreflightError without its SDK, or if a variable for proxies or certificates is wrong.
+    """
     module, _, name = MAKERS.get(endpoint.provider, _NO_ROW).sdk.partition(":")
     try:
         provider_class = getattr(import_module(f"{__package__}.{module}"), name)
@@ -122,7 +146,10 @@ def open_endpoint(endpoint: Endpoint, timeouts: Timeouts | None = None) -> Provi
             hint=f"pip install {error.name}",
         ) from error
     provider: Provider = provider_class(
-        base_url=endpoint.base_url, api_key=endpoint.api_key, timeouts=timeouts or Timeouts()
+        base_url=endpoint.base_url,
+        api_key=endpoint.api_key,
+        timeouts=timeouts or Timeouts(),
+        scrubber=scrubber or Scrubber.of((), os.environ, [endpoint.api_key]),
     )
     return provider
 
@@ -149,11 +176,18 @@ def _has_own_sdk(model: str) -> bool:
     return MAKERS.get(model.partition("/")[0], _NO_ROW).sdk != _NO_ROW.sdk
 
 
-def _require_url(url: str) -> None:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+def _checked_url(url: str) -> str:
+    """Returns a base URL without blanks around it. Raises ConfigError if it is none."""
+    url = url.strip()
+    try:
+        parts = urlsplit(url)
+        sound = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # a port or an address of IPv6 that is none
+        sound = False
+    if not sound or not _URL.fullmatch(url):
+        shown = "(which holds a login)" if "@" in url else repr(url)
         raise ConfigError(
-            f"the base URL {url!r} is not an http(s) address",
+            f"the base URL {shown} is not an http(s) address",
             hint="use an address such as http://127.0.0.1:8000/v1",
         )
     if parts.username or parts.password:  # it would be stored with the run's settings
@@ -161,3 +195,4 @@ def _require_url(url: str) -> None:
             f"the base URL of {parts.hostname} holds a password",
             hint="put the key in an environment variable: --key-env ROLE=VARIABLE",
         )
+    return url

@@ -1,8 +1,8 @@
-"""From what went wrong on the wire to a `ProviderError`: kind, cost, wait, and no key in it.
+"""From what went wrong on the wire to a `ProviderError`: kind, cost, and wait.
 
 Promises: the error is returned, not raised, so that the SDK's exception, whose request carries the
 key, is not chained to it. `billed` is `no` only if the server said that it generated nothing, or
-was not reached. `read_reply` scrubs the text of every error.
+was not reached. An error keeps the server's own words. `read_reply` scrubs the text of every error.
 
 Does not cover: what to do about it (`asking/_retry.py`).
 """
@@ -13,18 +13,12 @@ import json
 import math
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, Final, Literal
 
 from meta_agent.core.errors import ProviderError
-from meta_agent.llm_clients.keys import spellings
 
-_TEXT_CHARS: Final = 400
-_READ_CHARS: Final = 64 << 10
-_KEY_SHAPES: Final = re.compile(
-    r"(?i)\b(?:sk|pk|key|gsk|xai|hf|AIza|org|proj)[-_][A-Za-z0-9_*.-]{8,}|bearer\s+[^\s\"',]+"
-)
 _CONTEXT_WORDS: Final = re.compile(
     r"(?i)context[ _]length|context[ _]window|maximum context|prompt is too long"
     r"|exceeds? the (?:available )?context|input length and `?max_tokens|too many (?:input )?tokens"
@@ -32,6 +26,7 @@ _CONTEXT_WORDS: Final = re.compile(
 # Not "billing" alone: plain rate limits of OpenAI and Gemini name the billing page, too.
 _CREDIT_WORDS: Final = re.compile(
     r"(?i)insufficient_quota|credit balance|billing_(?:hard_limit|not_active)"
+    r"|insufficient (?:balance|credits?|funds)|more credits"
 )
 # Exceptions of httpx and its forks which say that the server was never reached.
 _UNREACHED: Final = frozenset(
@@ -41,43 +36,44 @@ _TIMED_OUT: Final = frozenset({"ReadTimeout", "WriteTimeout", "APITimeoutError",
 _WRONG_SHAPE: Final = (AttributeError, KeyError, IndexError, TypeError)
 """What Python raises for plain values that do not have the form of the protocol."""
 
+_READ_CHARS: Final = 64 << 10
+
 Kind = tuple[str, Literal["no", "unknown"]]
-
-
-def scrub(text: str, secrets: Sequence[str]) -> str:
-    """Returns a text cut to 400 characters, with `[key]` for `secrets` and for likely keys."""
-    text = text[:_READ_CHARS]
-    for secret in secrets:
-        if len(secret) >= 4:  # a dummy such as "none" is no secret, but costs nothing to hide
-            for spelling in spellings(secret):
-                text = text.replace(spelling, "[key]")
-    text = " ".join(_KEY_SHAPES.sub("[key]", text).split())
-    return text if len(text) <= _TEXT_CHARS else text[:_TEXT_CHARS] + " ..."
 
 
 def of_status(status: int, text: str, headers: Mapping[str, str]) -> ProviderError:
     """Returns the ProviderError of a failed HTTP request; `text` is its body or error message."""
     kind, billed = _kind_of(status, text)
+    try:
+        words = words_in(json.loads(text))
+    except (ValueError, RecursionError):
+        words = text
     return ProviderError(
-        f"HTTP {status}: {_message_in(text)}",
+        f"HTTP {status}: {words}",
         kind=kind,
         billed=billed,
-        retry_after_sec=retry_after_sec(headers),
-        hint=_hint(kind, text),
+        retry_after_sec=wait_in(headers, text),
+        hint=_hint(kind, status, text),
     )
 
 
-def of_event(error: Mapping[str, Any]) -> ProviderError:
-    """Returns the ProviderError for a stream's error event, whose `code` may be an HTTP status."""
-    text = str(error.get("message") or error)
-    code = error.get("code")
-    status = code if isinstance(code, int) else 0
-    kind = _kind_of(status, f"{text} {code}")[0] if 400 <= status < 500 else "stream"
-    if kind in ("rate_limited", "timeout"):
-        kind = "stream"
-    word = error.get("type") or code or "error"
+def of_event(error: Any, *, began: bool) -> ProviderError:
+    """Returns the ProviderError for an error that came in a reply with status 200.
+
+    `error` is what the server sent. `began` says whether parts of the reply had arrived.
+    """
+    status, text, word = _status_in(error), words_in(error), _word_in(error)
+    kind, billed = _kind_of(status, f"{text} {word}") if status else ("stream", "unknown")
+    if began:
+        billed = "unknown"
+        kind = kind if kind in ("auth", "context", "not_found", "refused") else "stream"
+    place = "the stream carried an error event" if began else "the server sent an error as reply"
     return ProviderError(
-        f"the stream carried an error event ({word}): {text}", kind=kind, hint=_hint(kind, text)
+        f"{place} ({word or status or 'error'}): {text}",
+        kind=kind,
+        billed=billed,
+        retry_after_sec=wait_in({}, str(error)),
+        hint=_hint(kind, status, text),
     )
 
 
@@ -149,15 +145,39 @@ def is_transport(error: BaseException) -> bool:
     return any(kind.__name__ in ("RequestError", "APIConnectionError") for kind in classes)
 
 
-def retry_after_sec(headers: Mapping[str, str]) -> float | None:
-    """Returns how many seconds a response's headers ask to wait; None if they ask for none."""
+# --- how long a server asks to wait ---------------------------------------------------------------
+
+_TIME: Final = r"(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hours?)\b"
+_IN_WORDS: Final = re.compile(
+    rf"(?i)(?:retry|try again|wait|reset|available)[^0-9]{{0,40}}?((?:{_TIME}\s*)+)"
+)
+_AS_FIELD: Final = re.compile(
+    r"(?i)retry[-_]?after(_?ms)?\w*[\"']?\s*[:=]\s*[\"']?(\d+(?:\.\d+)?)\b(?![-:])"
+)
+_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def wait_in(headers: Mapping[str, str], text: str = "") -> float | None:
+    """Returns how many seconds a response asks to wait, by its headers or else by its body."""
     lower = {str(name).lower(): value for name, value in headers.items()}
-    millis = _number(lower.get("retry-after-ms"))
-    if millis is not None:
-        return millis / 1000
     value = lower.get("retry-after")
-    seconds = _number(value)
-    return seconds if seconds is not None or value is None else _until(value)
+    for number, unit in ((_number(lower.get("retry-after-ms")), 0.001), (_number(value), 1.0)):
+        if number is not None:
+            return number * unit
+    if value is not None and (seconds := _until(value)) is not None:
+        return seconds
+    text = text[:_READ_CHARS]
+    fields = [float(count) * (0.001 if ms else 1) for ms, count in _AS_FIELD.findall(text)]
+    return max([*fields, *(_seconds(match[1]) for match in _IN_WORDS.finditer(text))], default=None)
+
+
+def _seconds(text: str) -> float:
+    """Returns a time such as `1m26.4s` in seconds."""
+    parts = re.findall(_TIME, text.lower())
+    return sum(
+        float(count) * (0.001 if unit.startswith(("ms", "mil")) else _UNITS[unit[0]])
+        for count, unit in parts
+    )
 
 
 def _number(value: str | None) -> float | None:
@@ -176,13 +196,56 @@ def _until(value: str) -> float | None:
     return max(0.0, date - time.time())
 
 
-def _message_in(body: str) -> str:
-    """Returns the server's own words if the body is an error in the usual form, else the body."""
-    try:
-        error = json.loads(body)["error"]
-        return str(error if isinstance(error, str) else error["message"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return body
+# --- what a server says about its error -----------------------------------------------------------
+
+
+def words_in(error: Any) -> str:
+    """Returns the words of an error, in whichever of the usual forms a server wraps them."""
+    if isinstance(error, list) and error:
+        return words_in(error[0])
+    if isinstance(error, Mapping):
+        raw = error["metadata"].get("raw") if isinstance(error.get("metadata"), Mapping) else None
+        for name in ("error", "message", "detail", "errors", "msg", "error_msg"):
+            if error.get(name):
+                return words_in(error[name]) + (f" ({raw})" if raw else "")
+    return str(error)
+
+
+def _fields(error: Any) -> Iterator[Any]:
+    """Yields an error's codes and type, from the inside out."""
+    if isinstance(error, list) and error:
+        error = error[0]
+    if isinstance(error, Mapping):
+        yield from _fields(error.get("error"))
+        for name in ("code", "status", "status_code", "error_code", "type"):
+            yield error.get(name)
+
+
+def _word_in(error: Any) -> str:
+    """Returns the code or type by which a server names its error, or an empty text."""
+    words = [str(word) for word in _fields(error) if word and word != "error"]
+    return next((word for word in words if not word.isdecimal()), words[0] if words else "")
+
+
+_STATUS_OF_WORD: Final[Mapping[str, int]] = {
+    r"rate.?limit|exhausted|too.?many|throttl": 429,
+    r"overload": 529,
+    r"unavailable": 503,
+    r"quota|billing|credit|balance|payment": 402,
+    r"authenti|api.?key|permission|forbidden|unauthorized": 401,
+    r"not.?found": 404,
+    r"invalid|bad.?request": 400,
+    r"timeout|deadline": 408,
+}
+
+
+def _status_in(error: Any) -> int:
+    """Returns the HTTP status that an error names by number or in words; 0 if it names none."""
+    for field in _fields(error):
+        if str(field).isdecimal() and 400 <= int(field) < 600:
+            return int(field)
+    word = _word_in(error).lower()
+    return next((status for part, status in _STATUS_OF_WORD.items() if re.search(part, word)), 0)
 
 
 _KIND_OF_STATUS: Final[Mapping[int, Kind]] = {
@@ -209,11 +272,15 @@ def _kind_of(status: int, text: str) -> Kind:
     return ("server", "unknown") if status >= 500 else ("refused", "no")
 
 
-def _hint(kind: str, text: str) -> str | None:
-    if kind == "auth":
-        credit = "add credit to the account" if _CREDIT_WORDS.search(text) else "check the key"
-        return f"{credit}, then run the same command again: meta-agent doctor shows what is set"
+def _hint(kind: str, status: int, text: str) -> str | None:
+    if kind == "auth" and (status == 402 or _CREDIT_WORDS.search(text)):
+        return (
+            "add credit to the account, or allow shorter replies (--limits "
+            "max_tokens_per_turn=N), then run the same command again"
+        )
     return {
+        "auth": "check the key, then run the same command again: meta-agent doctor shows which "
+        "variable holds it",
         "not_found": "check the model's name and the base URL",
         "context": "the conversation does not fit the model: choose one with a longer context",
         "overloaded": "wait a little and run the same command again",

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from meta_agent.core.chat import ChatReply, ChatRequest
 from meta_agent.core.errors import ProviderError
-from meta_agent.llm_clients.providers._connection import Timeouts, guard
+from meta_agent.llm_clients.providers._connection import Timeouts, guard, usable_environment
 from meta_agent.llm_clients.providers._failures import (
     causes,
     is_transport,
@@ -32,6 +32,7 @@ from meta_agent.llm_clients.providers._failures import (
 )
 from meta_agent.llm_clients.providers._openai_form import Chunks, body_of
 from meta_agent.llm_clients.providers._reply import read_reply
+from meta_agent.llm_clients.scrubber import Scrubber
 
 PREFIX: Final = "litellm/"  # asks for litellm where the provider or base URL has another SDK
 _AT_IMPORT: Final = {
@@ -44,11 +45,14 @@ _import_lock = threading.Lock()
 class LiteLLMProvider:
     """A connection to one provider, with one key, through litellm. Any thread may call `chat`."""
 
-    def __init__(self, *, base_url: str | None, api_key: str | None, timeouts: Timeouts) -> None:
-        self._litellm = _imported()
+    def __init__(
+        self, *, base_url: str | None, api_key: str | None, timeouts: Timeouts, scrubber: Scrubber
+    ) -> None:
+        with usable_environment():
+            self._litellm = _imported()
         self._base_url = base_url
         self._api_key = api_key
-        self._secrets = tuple(filter(None, [api_key, *_secrets_around()]))
+        self._scrubber = scrubber
         self._timeouts = timeouts
 
     def chat(self, request: ChatRequest) -> ChatReply:
@@ -58,7 +62,7 @@ class LiteLLMProvider:
             Chunks(),
             request,
             timeouts=self._timeouts,
-            secrets=self._secrets,
+            scrubber=self._scrubber,
             sdk_failure=self._failure,
         )
 
@@ -93,7 +97,7 @@ class LiteLLMProvider:
             return of_transport(error, began=began or broken)
         if broken:
             text = str(getattr(error, "original_exception", None) or error)
-            return of_event({"message": text})
+            return of_event({"message": text}, began=True)
         if status is not None:
             return of_transport(error, began=began)
         return None
@@ -118,16 +122,6 @@ def _received(wrapper: Any) -> Iterator[dict[str, Any]]:
 def _headers_of(error: BaseException) -> Mapping[str, str] | None:
     headers = getattr(error, "litellm_response_headers", None)
     return headers if isinstance(headers, Mapping) and headers else None
-
-
-def _secrets_around() -> list[str]:
-    """Returns the values of variables from which litellm may take a key by itself."""
-    marks = ("KEY", "TOKEN", "SECRET", "PASSWORD")
-    return [
-        value
-        for name, value in os.environ.items()
-        if len(value) >= 8 and any(mark in name for mark in marks)
-    ]
 
 
 def _guard_clients(litellm: Any) -> None:

@@ -7,9 +7,16 @@ from __future__ import annotations
 
 import openai  # noqa: TID251
 
-from meta_agent.core.chat import ChatRequest
+from meta_agent.core.chat import ChatReply, ChatRequest
+from meta_agent.core.errors import ProviderError
 from meta_agent.core.protocols import JSON
-from meta_agent.llm_clients.providers._openai_form import REASONS, Chunks, body_of, model_name
+from meta_agent.llm_clients.providers._openai_form import (
+    REASONS,
+    Chunks,
+    body_of,
+    model_name,
+    without_added,
+)
 from meta_agent.llm_clients.providers._sdk import SdkProvider
 
 
@@ -22,6 +29,15 @@ class OpenAIProvider(SdkProvider):
     key_header = "authorization"
     key_form = "Bearer {}"
     collector = Chunks
+
+    def chat(self, request: ChatRequest) -> ChatReply:
+        try:
+            return super().chat(request)
+        except ProviderError as error:
+            plain = without_added(request, str(error)) if error.kind == "refused" else request
+            if plain is request:
+                raise
+        return super().chat(plain)  # a few servers refuse the fields that they send themselves
 
     def body(self, request: ChatRequest) -> dict[str, JSON]:
         body = body_of(request, model_name(request.model))

@@ -7,8 +7,8 @@ out: other headers that the SDK reads from the environment are taken off again.
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -18,13 +18,12 @@ from meta_agent.core.protocols import JSON
 from meta_agent.llm_clients.providers._connection import (
     NO_KEEP_ALIVE,
     Timeouts,
-    events_only,
-    guard,
-    is_loopback,
-    only,
+    as_events,
+    http_client,
 )
 from meta_agent.llm_clients.providers._failures import is_transport, of_event, of_status
 from meta_agent.llm_clients.providers._reply import Collector, read_reply
+from meta_agent.llm_clients.scrubber import Scrubber
 
 
 class SdkProvider(ABC):
@@ -39,17 +38,23 @@ class SdkProvider(ABC):
     """The value of `key_header`, with the key in place of the braces."""
     collector: ClassVar[type[Collector]]
 
-    def __init__(self, *, base_url: str | None, api_key: str, timeouts: Timeouts) -> None:
+    def __init__(
+        self, *, base_url: str | None, api_key: str, timeouts: Timeouts, scrubber: Scrubber
+    ) -> None:
         url = base_url or self.vendor_url
         self.asks_vendor = urlsplit(url).hostname == urlsplit(self.vendor_url).hostname
-        self._secrets, self._timeouts = (api_key,), timeouts
-        headers = {self.key_header: self.key_form.format(api_key)}
+        self._scrubber, self._timeouts = scrubber, timeouts
+        headers = None if self.asks_vendor else {self.key_header: self.key_form.format(api_key)}
+        (http_class,) = self.sdk.DefaultHttpxClient.__bases__  # of httpx, or of a fork of it
+        httpx = sys.modules[http_class.__module__.partition(".")[0]]
+        http = http_client(httpx, url, timeouts, headers)
+        http.event_hooks["response"].append(as_events)
         self._client = self.sdk.Client(
             api_key=api_key,
             base_url=url,
             max_retries=0,
             default_headers=NO_KEEP_ALIVE,
-            http_client=self._http_client(url, None if self.asks_vendor else headers),
+            http_client=http,
         )
 
     @abstractmethod
@@ -65,41 +70,19 @@ class SdkProvider(ABC):
             self.collector(),
             request,
             timeouts=self._timeouts,
-            secrets=self._secrets,
+            scrubber=self._scrubber,
             sdk_failure=self._failure,
         )
 
     def close(self) -> None:
         self._client.close()
 
-    def _http_client(self, url: str, only_headers: Mapping[str, str] | None) -> Any:
-        """Returns an HTTP client for the SDK, with limits on time and on the size of replies.
-
-        It sends `only_headers` and those of the protocol. None lets all headers of the SDK pass.
-        """
-        timeouts = self._timeouts
-        return guard(
-            self.sdk.DefaultHttpxClient(
-                timeout=self.sdk.Timeout(timeouts.read_sec, connect=timeouts.connect_sec),
-                follow_redirects=False,
-                trust_env=not is_loopback(url),  # a proxy for the world is none for this machine
-                event_hooks={
-                    "request": [] if only_headers is None else [only(only_headers)],
-                    "response": [events_only],
-                },
-            )
-        )
-
-    def _failure(self, error: Exception, _began: bool) -> ProviderError | None:
+    def _failure(self, error: Exception, began: bool) -> ProviderError | None:
         """Returns the ProviderError for an HTTP status or error event; None for other errors."""
-        body = getattr(error, "body", None)
-        if isinstance(error, self.sdk.APIStatusError):
-            answer = error.response
-            if answer.status_code >= 300:
-                text = answer.text if answer.is_closed else str(error)
-                return of_status(answer.status_code, text, answer.headers)
-            # Anthropic's SDK reports an error event as a status error with the whole event.
-            body = body.get("error") if isinstance(body, Mapping) else None
-        elif not isinstance(error, self.sdk.APIError) or is_transport(error):
+        if not isinstance(error, self.sdk.APIError) or is_transport(error):
             return None
-        return of_event(body if isinstance(body, Mapping) else {"message": str(error)})
+        if isinstance(error, self.sdk.APIStatusError) and error.response.status_code >= 300:
+            answer = error.response
+            text = answer.text if answer.is_closed else str(error)
+            return of_status(answer.status_code, text, answer.headers)
+        return of_event(error.body or {"message": str(error)}, began=began)

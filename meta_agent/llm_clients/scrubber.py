@@ -11,21 +11,27 @@ values shorter than eight characters, which are placeholders (`EMPTY`, `ollama`)
 
 from __future__ import annotations
 
+import base64
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
-from meta_agent.llm_clients.keys import KEY_VARIABLES, spellings
+from meta_agent.llm_clients.keys import KEY_VARIABLES
 
 MARK: Final = "[secret]"
 MIN_LENGTH: Final = 8
+_ERROR_CHARS: Final = 400
+_READ_CHARS: Final = 64 << 10
 
 _KEY_NAME: Final = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$")
 # A path or an address is no key; a slash inside may be one of base64 (AWS has such keys).
 _KEY_VALUE: Final = re.compile(r"(?![/~.])(?!.*:/)(?=.*\d)(?=.*[A-Za-z])\S{16,}")
-_HEADER: Final = re.compile(
-    r"(?i)\b((?:authorization|(?:x-)?api-key)\W{1,4}(?:bearer\s+)?)[^\s\"',}]+"
+# What looks like a key in an error, though this process does not hold it.
+_KEY_SHAPE: Final = re.compile(
+    r"(?i)\b(?:sk|pk|key|gsk|xai|hf|AIza|org|proj)[-_][A-Za-z0-9_*.-]{8,}|bearer\s+[^\s\"',}]+"
 )
+_HEADER: Final = re.compile(r"(?i)\b((?:authorization|(?:x-)?api-key)\W{1,4})[^\s\"',}]+")
+_URL_SAFE: Final = str.maketrans("+/", "-_")
 
 T = TypeVar("T")
 
@@ -35,14 +41,17 @@ class Scrubber:
 
     def __init__(self, values: Iterable[str]) -> None:
         keys = {value for value in values if len(value) >= MIN_LENGTH}
-        secrets = {spelling for key in keys for spelling in spellings(key)}
+        secrets = {spelling for key in keys for spelling in _spellings(key)}
         # The longest first: one key may begin with another.
         longest_first = sorted(secrets, key=lambda value: (-len(value), value))
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if secrets else None
 
     @classmethod
     def of(
-        cls, key_variables: Iterable[str], environment: Mapping[str, str], more: Iterable[str] = ()
+        cls,
+        key_variables: Iterable[str],
+        environment: Mapping[str, str],
+        more: Iterable[str | None] = (),
     ) -> Scrubber:
         """Returns a scrubber for the keys in `environment`, and for the secrets in `more`.
 
@@ -50,19 +59,24 @@ class Scrubber:
         """
         names = {*KEY_VARIABLES, *key_variables}
         secrets = (
-            value
+            value.strip()
             for name, value in environment.items()
-            if name in names or (_KEY_NAME.search(name) and _KEY_VALUE.fullmatch(value))
+            if name in names or (_KEY_NAME.search(name) and _KEY_VALUE.fullmatch(value.strip()))
         )
-        return cls([*secrets, *more])
+        return cls([*secrets, *filter(None, more)])
 
     def text(self, text: str) -> str:
         """Returns the text with `[secret]` in place of each secret."""
         return self._pattern.sub(MARK, text) if self._pattern else text
 
     def error(self, text: str) -> str:
-        """Returns an error's text without secrets and without keys in quoted HTTP headers."""
-        return _HEADER.sub(rf"\g<1>{MARK}", self.text(text))
+        """Returns an error's text on one line of at most 400 characters.
+
+        It has `[secret]` in place of secrets, of likely keys, and of keys in quoted HTTP headers.
+        """
+        text = _KEY_SHAPE.sub(MARK, self.text(text[:_READ_CHARS]))
+        text = " ".join(_HEADER.sub(rf"\g<1>{MARK}", text).split())
+        return text if len(text) <= _ERROR_CHARS else text[:_ERROR_CHARS] + " ..."
 
     def json(self, value: T) -> T:
         """Returns a JSON value of the same form without secrets in its strings."""
@@ -76,3 +90,19 @@ class Scrubber:
         if isinstance(value, list | tuple):
             return [self._json(item) for item in value]
         return value
+
+
+def _spellings(secret: str) -> Iterator[str]:
+    """Yields the forms in which a text may hold a secret: plain, in base64 and in hexadecimal.
+
+    Base64 has three forms, by offset; characters that depend on neighbours are cut off.
+    """
+    yield secret
+    data = secret.encode()
+    for before in range(3):
+        text = base64.b64encode(bytes(before) + data).decode().rstrip("=")
+        whole = text[-(-before * 8 // 6) : (before + len(data)) * 8 // 6]
+        yield whole
+        yield whole.translate(_URL_SAFE)
+    yield data.hex()
+    yield data.hex().upper()
