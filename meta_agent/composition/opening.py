@@ -298,7 +298,7 @@ def _lab(
         domain=domain,
         on_step=display.metric,
         stopping=stopping,
-        policies=policies_of(config, client, placed.devices, engines),
+        policies=policies_of(config, client, placed.devices, engines, display.note),
         open_sandbox=sandboxes_of(backend, run_id, images),
         executor=executor,
         ask_judge=judge,

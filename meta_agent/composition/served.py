@@ -78,8 +78,12 @@ def policies_of(
     client: Client | None,
     devices: Sequence[str] = (),
     engines: Engines | None = None,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> Policies:
-    """Returns the opener of a run's policies; child processes that it starts share `devices`."""
+    """Returns the opener of a run's policies; child processes that it starts share `devices`.
+
+    `tell` gets lines for people, such as what the server of a frozen policy refuses.
+    """
     if config.policy_is_plugged:
         name, _, detail = config.policy.partition(":")
         return POLICIES[name](detail, config)
@@ -94,6 +98,7 @@ def policies_of(
         policy=config.policy,
         logprobs=_tells_tokens(config),
         effort=config.limits.reasoning,
+        tell=tell,
     )
 
 

@@ -21,6 +21,7 @@ from meta_agent.core.harness import Teaches
 from meta_agent.core.lab.training import RollsOut, Trainer, TrainingRequest, TrainResult
 from meta_agent.core.protocols import JSON, Domain, Gateway, Rollout
 from meta_agent.policies.served.api_gateway import ApiGateway
+from meta_agent.policies.served.dialect import Dialect, dialect_of
 from meta_agent.policies.training import PolicyChild, TrainSettings, train_policy
 from meta_agent.policies.training._wire import TrainJob
 from meta_agent.policies.training.events.overlap import Publisher
@@ -176,14 +177,26 @@ class FrozenPolicy:
         policy: str,
         logprobs: bool = False,
         effort: Effort | None = None,
+        tell: Callable[[str], None] = lambda line: None,
     ) -> None:
+        """`tell` gets a line for people if the server refuses parts of requests."""
         self._client = client
         self._model = model
         self._policy = policy
-        self._logprobs, self._effort = logprobs, effort
+        self._logprobs, self._effort, self._tell = logprobs, effort, tell
+        self._asking = Lock()  # guards `_dialect`: the server is asked once
+        self._dialect: Dialect | None = None
 
     @contextmanager
     def acting(self, path: str, label: str) -> Iterator[Gateway]:
+        with self._asking:
+            self._dialect = self._dialect or dialect_of(
+                self._client,
+                self._model,
+                logprobs=self._logprobs,
+                effort=self._effort,
+                tell=self._tell,
+            )
         yield ApiGateway(
             self._client,
             self._model,
@@ -191,6 +204,7 @@ class FrozenPolicy:
             policy=self._policy,
             logprobs=self._logprobs,
             effort=self._effort,
+            dialect=self._dialect,
         )
 
     def training(self, path: str, output: Path) -> AbstractContextManager[Trainer]:

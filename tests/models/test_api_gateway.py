@@ -14,6 +14,7 @@ from meta_agent.core.errors import BudgetError, ProviderError
 from meta_agent.core.protocols import GenerateReply, GenerateRequest, Message
 from meta_agent.llm_clients.asking._digest import parameters
 from meta_agent.policies.served.api_gateway import ApiGateway
+from meta_agent.policies.served.dialect import dialect_of
 
 TOOLS = [{"type": "function", "function": {"name": "view", "parameters": {"type": "object"}}}]
 DEEP: dict[str, Any] = {}
@@ -204,37 +205,58 @@ def refusing(word: str, has: Callable[[ChatRequest], bool]) -> Answer:
 
 
 @pytest.mark.parametrize(
-    ("word", "has"),
+    ("part", "word", "has"),
     [
-        ("temperature", lambda request: request.temperature is not None),
-        ("seed", lambda request: request.seed is not None),
-        ("logprobs", lambda request: request.logprobs),
-        ("tool choice", lambda request: bool(request.tools)),
+        ("temperature", "temperature", lambda request: request.temperature is not None),
+        ("top_p", "temperature with top_p", lambda request: request.top_p is not None),
+        ("seed", "seed", lambda request: request.seed is not None),
+        ("logprobs", "logprobs", lambda request: request.logprobs),
+        ("tools", "tool choice", lambda request: bool(request.tools)),
     ],
 )
-def test_what_a_server_does_not_take_is_left_out_from_then_on(
-    word: str, has: Callable[[ChatRequest], bool]
+def test_what_a_server_does_not_take_is_found_out_by_one_question_before_the_first_attempt(
+    part: str, word: str, has: Callable[[ChatRequest], bool]
 ) -> None:
-    client = Asked(refusing(word, has))
-    replies = ask(client, call(0, tools=TOOLS), call(1, tools=TOOLS), logprobs=True)
-    assert [reply.failure for reply in replies] == [None, None]
-    assert [has(request) for request in client.requests] == [True, False, False]
+    client, told = Asked(refusing(word, has)), list[str]()
+    dialect = dialect_of(client, "openai/m", logprobs=True, tell=told.append)
+    assert dialect.refused == {part}
+    assert [has(request) for request in client.requests] == [True, False]
+    assert client.places == [("preflight/policy", 0), ("preflight/policy", 1)]
+    assert bool(told) == (part != "logprobs")
+    asked = Asked(refusing(word, has))
+    (reply,) = ask(asked, call(0, tools=TOOLS, top_p=0.5), logprobs=True, dialect=dialect)
+    assert reply.failure is None and len(asked.requests) == 1
 
 
-def test_a_refusal_of_everything_ends_as_the_scaffolds_fault() -> None:
-    client = Asked(failing("refused", "temperature, seed and tools are wrong"))
-    (reply,) = ask(client, call(tools=TOOLS))
-    assert reply.failure is not None and reply.failure.detail.startswith(REFUSED)
-    assert len(client.requests) == 4  # as sent, then without one after the other
+@pytest.mark.parametrize("kind", ["auth", "overloaded", "malformed", "refused"])
+def test_a_server_that_answers_no_question_ends_the_run_before_it_begins(kind: str) -> None:
+    with pytest.raises(ProviderError) as caught:
+        dialect_of(Asked(failing(kind)), "openai/m")
+    assert caught.value.kind == kind
 
 
-def test_tools_stay_once_they_were_called() -> None:
-    made = {"id": "c", "type": "function", "function": {"name": "view", "arguments": "{}"}}
-    messages = [user("x"), {"role": "assistant", "content": "", "tool_calls": [made]}]
-    client = Asked(failing("refused", "a tool message is missing"))
-    (reply,) = ask(client, call(1, tools=TOOLS, messages=messages))
-    assert reply.failure is not None and reply.failure.kind == "policy"
-    assert len(client.requests) == 1
+def test_a_script_is_not_asked() -> None:
+    client = Asked(failing("auth"))
+    dialect_of(client, "scripted:replies.jsonl")
+    assert not client.requests
+
+
+@pytest.mark.parametrize("refusal", ["tools[0].function.name is invalid", "seed is too large"])
+def test_a_refusal_is_that_attempts_alone(refusal: str) -> None:
+    """Whichever thread is first, the other attempts still send all that they sent before."""
+
+    def answer(request: ChatRequest, _turn: int) -> ChatReply | Exception:
+        bad = any(tool.name == "bad name" for tool in request.tools)
+        return ProviderError(refusal, kind="refused") if bad else said()
+
+    bad = [{"type": "function", "function": {"name": "bad name"}}]
+    client = Asked(answer)
+    gateway = ApiGateway(client, "openai/m", label="x")
+    replies = [gateway.generate([call(key=str(n), tools=t)])[0] for n, t in enumerate((bad, TOOLS))]
+    assert [reply.failure and reply.failure.kind for reply in replies] == ["policy", None]
+    assert replies[0].failure and replies[0].failure.detail.startswith(REFUSED)
+    assert len(client.requests) == 2 and client.requests[1].tools
+    assert client.requests[1].seed is not None
 
 
 def test_the_context_ceiling_holds_before_and_after_the_first_reply() -> None:

@@ -45,12 +45,7 @@ def script(*steps: Exception | ChatReply) -> Callable[[int], ChatReply]:
 
 def retrying(clock: Time, breaker: Breaker | None = None, **limits: float) -> Retrying:
     policy = RetryPolicy(**limits)  # type: ignore[arg-type]
-    return Retrying(
-        policy,
-        breaker or Breaker(clock=clock),
-        clock=clock,
-        sleep=clock.sleep,
-    )
+    return Retrying(policy, breaker or Breaker(clock=clock), clock=clock, sleep=clock.sleep)
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,6 @@ import difflib
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +24,6 @@ from meta_agent.core.protocols import JSON, Role
 from meta_agent.llm_clients.asking._digest import Question, first_difference
 from meta_agent.llm_clients.asking._exchange import Exchange, Failure
 from meta_agent.llm_clients.asking.transcripts import MANIFEST, Transcripts
-from meta_agent.llm_clients.dialect import Dialect
 
 PREFIX: Final = "replay:"
 
@@ -150,7 +148,7 @@ class Replay:
         Raises IntegrityError if no reply is recorded, or the request differs and `exact` was set.
         """
         try:
-            recorded = self._find(request, conversation, turn, question)
+            recorded = self._find(conversation, turn, question)
         except ProviderError as error:
             if self._copy is not None:
                 at = float(self._recording.clock)
@@ -165,9 +163,7 @@ class Replay:
     def close(self) -> None:
         """Does nothing, since a replay holds no connection."""
 
-    def _find(
-        self, request: ChatRequest, conversation: str, turn: int, question: Question
-    ) -> Exchange:
+    def _find(self, conversation: str, turn: int, question: Question) -> Exchange:
         transcripts = self._recording.transcripts
         recorded = transcripts.recorded(conversation, turn)
         if recorded is not None and recorded.question.digest == question.digest:
@@ -178,7 +174,6 @@ class Replay:
         if recorded is None:
             raise self._missing(conversation, turn)
         if self._exact:
-            self._refuse_as_recorded(request, recorded)
             where = first_difference(recorded.question, question)
             raise IntegrityError(
                 f"turn {turn} of {conversation} is not the recorded question: {where}",
@@ -187,27 +182,6 @@ class Replay:
         with self._drift_lock:
             self.drifted += 1
         return recorded
-
-    def _refuse_as_recorded(self, request: ChatRequest, recorded: Exchange) -> None:
-        """Raises a refusal of the recorded server if heeding it leads to the recorded question.
-
-        Rollouts learn from each other what a server refuses, in the random order of threads. So a
-        rollout may need a refusal that it did not need in the recorded run.
-        """
-        tools = ["tools"] if recorded.question.tools else []
-        for refusal in self._refusals:
-            narrower = Dialect().without(refusal.message, request)
-            omitted = narrower.omitted(request) if narrower else frozenset()
-            if omitted and omitted.isdisjoint({*recorded.question.parameters, *tools}):
-                raise refusal.error()
-
-    @cached_property
-    def _refusals(self) -> list[Failure]:
-        """Returns the distinct refusals of the recorded servers."""
-        transcripts = self._recording.transcripts
-        names = transcripts.conversations()
-        failures = (failure for name in names for failure in transcripts.failures(name))
-        return list({f.message: f for f in failures if f.kind == "refused"}.values())
 
     def _missing(self, conversation: str, turn: int) -> IntegrityError:
         transcripts = self._recording.transcripts

@@ -51,7 +51,8 @@ def conversations_of(
         models = (transcripts.manifest() or {}).get("models", {})
         names: dict[str, list[str]] = {}
         for name in transcripts.conversations():
-            names.setdefault(_kind(name), []).append(name)
+            if not name.startswith("preflight/"):
+                names.setdefault(_kind(name), []).append(name)
         for name in (name for alike in names.values() for name in alike[:_MOST]):
             exchanges = transcripts.read(name)
             for role in {exchange.role for exchange in exchanges} & prices.keys():

@@ -28,10 +28,10 @@ from meta_agent.core.protocols import (
     RolloutFailure,
     TokenRecord,
 )
-from meta_agent.llm_clients.dialect import Dialect
 from meta_agent.policies.engines._sessions import Extension, TokenSession
 from meta_agent.policies.engines.talks import server_seed
 from meta_agent.policies.served._spoken import SpokenError, messages_of, tools_of
+from meta_agent.policies.served.dialect import Dialect
 
 CHARS_PER_TOKEN: Final = 4.0
 _MAX_THREADS: Final = 32
@@ -47,6 +47,7 @@ class ApiGateway:
         policy: the name of the policy in rollouts; by default the model string.
         logprobs: whether to ask for token ids and log-probabilities.
         effort: the reasoning effort to ask for; None: the model's own.
+        dialect: which parts of a request the server refuses.
     """
 
     lock_step = False
@@ -60,17 +61,17 @@ class ApiGateway:
         policy: str | None = None,
         logprobs: bool = False,
         effort: Effort | None = None,
+        dialect: Dialect | None = None,
     ) -> None:
         self.policy = policy or model
         self._client = client
         self._model = model
         self._label = label
-        self._logprobs, self._effort = logprobs, effort
+        self._logprobs, self._effort, self._dialect = logprobs, effort, dialect or Dialect()
         self._rows = TokenRows()
         self.served: set[str] = set()
         """Every name of the model that the server sent, with its fingerprint."""
-        self._lock = threading.Lock()  # guards that and the three below
-        self._dialect = Dialect()
+        self._lock = threading.Lock()  # guards that and the two below
         self._density: dict[str, float] = {}  # characters per token, by rollout
         self._blocks: dict[str, dict[str, JSON]] = {}  # provider blocks, by rollout and reply
 
@@ -99,15 +100,17 @@ class ApiGateway:
             return _failed("policy", f"the scaffold's call cannot be sent: {error}")
         if self._too_long(request, question):
             return _ended("context")
+        conversation = f"policy/{self._label}/{request.task_key}/{request.sample_idx}"
         try:
-            reply = self._ask(request, question)
+            reply = self._client.chat(question, conversation=conversation, turn=request.turn)
         except ProviderError as error:
             return _outcome_of(error)
         self._note(request, question, reply)
         return _reply(reply)
 
     def _chat_request(self, request: GenerateRequest) -> ChatRequest:
-        return ChatRequest(
+        """Returns the question to the model. Raises SpokenError if the scaffold sent none."""
+        question = ChatRequest(
             role="policy",
             model=self._model,
             messages=self._with_blocks(request.key, messages_of(request.messages)),
@@ -121,26 +124,7 @@ class ApiGateway:
             effort=self._effort,
             lenient_tools=True,
         )
-
-    def _ask(self, request: GenerateRequest, question: ChatRequest) -> ChatReply:
-        """Returns the reply to the request, without the parts that the server refuses."""
-        conversation = f"policy/{self._label}/{request.task_key}/{request.sample_idx}"
-        dialect = self._dialect
-        while True:
-            adapted = dialect.adapt(question)
-            try:
-                return self._client.chat(adapted, conversation=conversation, turn=request.turn)
-            except ProviderError as error:
-                narrower = dialect.without(str(error), adapted) if error.kind == "refused" else None
-                if narrower is None:
-                    raise
-                dialect = self._adopt(narrower)
-
-    def _adopt(self, narrower: Dialect) -> Dialect:
-        """Records for all rollouts which parts of a request the server refused to one of them."""
-        with self._lock:
-            self._dialect = self._dialect & narrower
-            return self._dialect
+        return self._dialect.adapt(question)
 
     def _too_long(self, request: GenerateRequest, question: ChatRequest) -> bool:
         with self._lock:
@@ -152,7 +136,8 @@ class ApiGateway:
         self._rows.add(request.key, reply.tokens)
         with self._lock:
             self.served.add(" ".join(filter(None, (reply.model, reply.fingerprint))))
-            self._density[request.key] = _size(question) / max(1, reply.usage.input_tokens)
+            if reply.usage.input_tokens:
+                self._density[request.key] = _size(question) / reply.usage.input_tokens
             if reply.provider_blocks is not None:
                 blocks = self._blocks.setdefault(request.key, {})
                 blocks[_reply_key(reply.message)] = reply.provider_blocks
@@ -177,7 +162,7 @@ def _size(question: ChatRequest) -> int:
 def _reply_key(message: Message) -> str:
     """Returns a key for an assistant's message, as a scaffold sends it back."""
     calls = [call["id"] for call in message.get("tool_calls", ())]
-    return "\0".join([message["content"], *calls])
+    return "\0".join([message["content"].strip(), *calls])
 
 
 def _reply(reply: ChatReply) -> GenerateReply:
