@@ -147,7 +147,9 @@ def is_transport(error: BaseException) -> bool:
 
 # --- how long a server asks to wait ---------------------------------------------------------------
 
-_TIME: Final = r"(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hours?)\b"
+_TIME: Final = (
+    r"(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hours?)(?![a-z])"
+)
 _IN_WORDS: Final = re.compile(
     rf"(?i)(?:retry|try again|wait|reset|available)[^0-9]{{0,40}}?((?:{_TIME}\s*)+)"
 )
