@@ -38,6 +38,7 @@ from meta_agent.proposers.agent_cli import (
     SessionLimits,
     Usage,
     run_session,
+    withheld,
 )
 from meta_agent.proposers.team import idea_of
 from meta_agent.proposers.team._case import Case
@@ -207,14 +208,27 @@ class CodingAgent(Proposer):
             _lay_out(root, case, before, task)
             session = self._hold_session(root, prompt, output, case)
             leftovers = _left_in(root, case.brief.tree.files, session)
-        if session.exit_code and session.ending == "by itself" and leftovers.hypothesis is None:
-            raise ProviderError(
-                f"{self.author} ended with exit status {session.exit_code} and left no "
-                f"{HYPOTHESIS}: {visible(session.last) or 'it printed nothing'}",
-                hint=f"see {output}, then run the same command again: it resumes",
-            )
+        self._require_held(session, before, leftovers, output)
         write_whole(record, json.dumps(leftovers.to_json()), mode=0o600)
         return leftovers
+
+    def _require_held(
+        self, session: Session, before: Leftovers, leftovers: Leftovers, output: Path
+    ) -> None:
+        """Raises ProviderError if the session failed for a reason that is not the candidate's."""
+        unchanged = (leftovers.edits, leftovers.hypothesis) == (before.edits, before.hypothesis)
+        left_nothing = leftovers.hypothesis is None or unchanged
+        if session.ending != "by itself" or not (
+            session.failed or (session.exit_code and left_nothing)
+        ):
+            return
+        names = withheld(self._cli, self._key_variable, self._environment)
+        unseen = f" (it did not see {', '.join(names)}: --key-env proposer=NAME)" if names else ""
+        raise ProviderError(
+            f"the session of {self.author} failed with exit status {session.exit_code}: "
+            f"{visible(session.last) or 'it printed nothing'}",
+            hint=f"see {output}{unseen}, then run the same command again: it resumes",
+        )
 
     def _hold_session(self, root: Path, prompt: Path, output: Path, case: Case) -> Session:
         """Runs a session; the ledger books its tokens and US$."""

@@ -34,6 +34,8 @@ _POLL_SEC: Final = 0.1
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _LAST_CHARS: Final = 400
 _LINE_BYTES: Final = 8 << 20
+_PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+_KEY_NAME: Final = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS)$")
 
 Ending = Literal["by itself", "time_limit", "turn_limit", "output_limit"]
 
@@ -51,6 +53,8 @@ class AgentCli:
     """Beginnings of the names of the variables that hold its login and its settings."""
     keys: tuple[str, ...] = ()
     """Variables that are a login."""
+    clouds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By the switch for a cloud's login: beginnings of the names of the variables of that cloud."""
     status: tuple[str, ...] = ()
     """The command that ends with 0 if the person is logged in."""
     log_in: str = ""
@@ -86,6 +90,14 @@ _CLAUDE: Final = AgentCli(
     ),
     ("ANTHROPIC_", "CLAUDE_"),
     ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
+    {
+        "CLAUDE_CODE_USE_BEDROCK": ("AWS_",),
+        "CLAUDE_CODE_USE_VERTEX": (
+            *("GOOGLE_APPLICATION_", "GOOGLE_CLOUD_", "GCLOUD_", "CLOUDSDK_", "CLOUD_ML_"),
+            "VERTEX_",
+        ),
+        "CLAUDE_CODE_USE_FOUNDRY": ("AZURE_",),
+    },
     ("claude", "auth", "status"),
     "claude auth login",
     "npm install -g @anthropic-ai/claude-code",
@@ -99,6 +111,7 @@ _CODEX: Final = AgentCli(
     ),
     ("OPENAI_", "CODEX_"),
     ("CODEX_API_KEY",),
+    {},
     ("codex", "login", "status"),
     "codex login",
     "npm install -g @openai/codex",
@@ -166,12 +179,24 @@ def _printed(cli: AgentCli, argv: tuple[str, ...], variables: Mapping[str, str])
 def _variables(
     cli: AgentCli, key_variable: str | None, environment: Mapping[str, str]
 ) -> dict[str, str]:
-    """Returns the variables of the program's own login, and the one that `--key-env` names."""
+    """Returns the variables of the program's own login and network, and that of `--key-env`."""
+    begins = list(cli.inherits)
+    for switch, names in cli.clouds.items():
+        if environment.get(switch, "").strip().lower() not in ("", "0", "false"):
+            begins += names
     return {
-        name: value
+        name: value.strip() if name == key_variable or name in cli.keys else value
         for name, value in environment.items()
-        if (cli.inherits and name.startswith(cli.inherits)) or name in ("PATH", key_variable)
+        if name.startswith(tuple(begins))
+        or name in ("PATH", "NODE_EXTRA_CA_CERTS", key_variable)
+        or name.upper() in _PROXIES
     }
+
+
+def withheld(cli: AgentCli, key_variable: str | None, environment: Mapping[str, str]) -> list[str]:
+    """Returns the names of variables like `OPENAI_API_KEY` that the program does not see."""
+    passed = _variables(cli, key_variable, environment)
+    return sorted(name for name in environment if _KEY_NAME.search(name) and name not in passed)
 
 
 @dataclass(slots=True)
@@ -200,6 +225,8 @@ class Session:
     usage: Usage
     last: str
     """The program's last words, for people."""
+    failed: bool = False
+    """Whether the program said that the session failed, for example at a rate limit."""
 
 
 def run_session(
@@ -251,7 +278,8 @@ def run_session(
             os.killpg(process.pid, signal.SIGKILL)
         code = process.wait()
         listener.join(_POLL_SEC * 50)
-    return Session(listener.over or ending, code, listener.usage, listener.last)
+    ending = listener.over or ending
+    return Session(ending, code, listener.usage, listener.last, listener.failed)
 
 
 def _wait(
@@ -285,6 +313,7 @@ class _Listener(threading.Thread):
     over: Ending | None = None
     usage: Usage = field(default_factory=Usage)
     last: str = ""
+    failed: bool = False
     _replies: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -307,8 +336,10 @@ class _Listener(threading.Thread):
             event = document(line)
         except (ValueError, RecursionError):
             event = None
-        if isinstance(event, dict):
-            self._read(event)
+        events = event if isinstance(event, list) else [event]
+        if all(isinstance(event, dict) for event in events):
+            for event in events:
+                self._read(event)
         elif text := line.decode("utf-8", "replace").strip():
             self.last = text[:_LAST_CHARS]
         if self.usage.turns > self.limits.turns:
@@ -324,16 +355,22 @@ class _Listener(threading.Thread):
         elif kind in ("result", "turn.completed") and isinstance(used := event.get("usage"), dict):
             names = _TOKENS if kind == "result" else _TOKENS[:2]  # codex: cached ones are input
             self.usage.tokens += sum(round(_number(used.get(name))) for name in names)
+        if kind in _CLOSING:  # a program that tries again says later that it succeeded
+            erred = event.get("is_error") is True or kind in ("error", "turn.failed")
+            self.failed = erred or str(event.get("subtype", "")).startswith("error")
         if kind == "result":
             if event.get("subtype") == "error_max_turns":
                 self.over = "turn_limit"
             if "total_cost_usd" in event:
                 self.usage.usd = _number(event["total_cost_usd"])
-        text = event.get("result") or event.get("message")
+        error = event.get("error")
+        error = error.get("message") if isinstance(error, dict) else error
+        text = event.get("result") or error or event.get("message")
         if isinstance(text, str):
             self.last = text[:_LAST_CHARS]
 
 
+_CLOSING: Final = ("result", "turn.completed", "turn.failed", "error")
 _TOKENS: Final = (
     *("input_tokens", "output_tokens"),
     *("cache_creation_input_tokens", "cache_read_input_tokens"),

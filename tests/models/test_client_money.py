@@ -1,5 +1,6 @@
 """Money through the client, over real HTTP: caps under threads, kept reservations, crashes."""
 
+import json
 import os
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from meta_agent.llm_clients.asking._meter import bound_of
 from meta_agent.llm_clients.asking._retry import RetryPolicy
 from meta_agent.llm_clients.providers._connection import Timeouts
 from tests.loopback import Call, Fault, Say, openai_server, say_each
-from tests.models._clients import RUN, SHELL, opened, request, user
+from tests.models._clients import RUN, SHELL, Opened, opened, request, user
 from tests.models._crash_child import main as ask_once
 
 CHILD = Path(__file__).with_name("_crash_child.py")
@@ -100,6 +101,75 @@ def test_crossing_calls_are_refused_before_they_are_sent(tmp_path: Path) -> None
         assert spent.tokens + spent.open_tokens <= BOUND_TOKENS + 60
         refused = next(end for end in ends if end != "answered")
         assert f"this call may take {BOUND_TOKENS} tokens; 90 of the cap" in refused
+
+
+REASONS_BESIDE = {
+    "prompt_tokens": 32,
+    "completion_tokens": 9,
+    "total_tokens": 135,
+    "completion_tokens_details": {"reasoning_tokens": 94},
+}
+
+
+def replying(usage: Any) -> Fault:
+    """A whole reply with this usage, which may be missing."""
+    choice = {"index": 0, "message": {"content": "ok"}, "finish_reason": "stop"}
+    return Fault.raw(json.dumps({"choices": [choice], "usage": usage}))
+
+
+def asked_until_refused(run: Opened, times: int) -> int:
+    """How many of the calls were let through."""
+    for number in range(times):
+        try:
+            run.client.chat(request("?"), conversation=f"c{number}", turn=0)
+        except BudgetError:
+            return number
+    return times
+
+
+def test_reasoning_that_is_counted_beside_the_reply_counts_against_the_cap(tmp_path: Path) -> None:
+    each = 32 * 10e-6 + 103 * 100e-6  # it bills 135 - 32 = 103 tokens of output: $0.01062
+    with (
+        openai_server(lambda _: replying(REASONS_BESIDE)) as url,
+        opened(
+            priced(tmp_path), meta_model="openai/any", base_urls={"all": url}, max_usd=0.1
+        ) as run,
+    ):
+        calls = asked_until_refused(run, 50)
+        spent = run.ledger.spend()["analyst"]
+    assert spent.usd == pytest.approx(calls * each)
+    # After the first call, 3 tokens more than its limit of 100 are set aside.
+    worst = (BOUND_TOKENS - 100) * 10e-6 + 103 * 100e-6
+    assert calls == 1 + int((0.1 - worst) / each) and spent.usd <= 0.1
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        *(None, {}, [1], "x", {"prompt_tokens": 9}),
+        {"prompt_tokens": 0, "completion_tokens": 0},
+        {"prompt_tokens": -1, "completion_tokens": 5},
+        {"prompt_tokens": 9, "completion_tokens": 0},
+    ],
+)
+def test_a_reply_without_counts_is_kept_and_costs_its_worst_case(
+    usage: Any, tmp_path: Path
+) -> None:
+    with (
+        openai_server(lambda _: replying(usage)) as url,
+        opened(
+            tmp_path,
+            meta_model="openai/any",
+            base_urls={"all": url},
+            max_tokens=2 * BOUND_TOKENS + 5,
+        ) as run,
+    ):
+        reply = run.client.chat(request("?"), conversation="c", turn=0)
+        assert (reply.content, reply.counted, reply.usd) == ("ok", False, None)
+        assert run.client.chat(request("?"), conversation="c", turn=0).replayed
+        assert asked_until_refused(run, 5) == 1
+        spent = run.ledger.spend()["analyst"]
+        assert (spent.tokens, spent.open_tokens, len(url.calls)) == (0, 2 * BOUND_TOKENS, 2)
 
 
 @pytest.mark.parametrize("role_cap", [False, True], ids=["run", "role"])

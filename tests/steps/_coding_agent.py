@@ -92,6 +92,46 @@ def fails() -> None:
     sys.exit(3)
 
 
+def is_limited() -> None:
+    """Meets its rate limit, and says so with exit status 0."""
+    said = {"type": "result", "subtype": "success", "is_error": True, "result": "limit reached"}
+    print(json.dumps(said))
+
+
+def is_limited_in_a_list() -> None:
+    print(json.dumps([{"type": "system"}, {"type": "result", "is_error": True}]))
+
+
+def fails_its_turn() -> None:
+    print(json.dumps({"type": "turn.failed", "error": {"message": "limit reached"}}))
+
+
+def is_limited_after_its_work() -> None:
+    good()
+    is_limited()
+
+
+def is_limited_as_it_mends() -> None:
+    """Breaks a quotation first, and meets its limit where it is told of it."""
+    if "has no line with" in sys.stdin.read():
+        is_limited()
+    else:
+        edit()
+        state(evidence=[{**QUOTE, "quote": "no such line"}])
+
+
+def fails_as_it_mends() -> None:
+    if "has no line with" in sys.stdin.read():
+        fails()
+    edit()
+    state(evidence=[{**QUOTE, "quote": "no such line"}])
+
+
+def tries_again() -> None:
+    print(json.dumps({"type": "error", "message": "reconnecting 1/5"}))
+    good()
+
+
 def hangs() -> None:
     time.sleep(600)
 

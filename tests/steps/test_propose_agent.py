@@ -17,7 +17,7 @@ from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError, Interrupted, MetaAgentError, ProviderError
 from meta_agent.core.loop.verbs.propose import propose, revise
 from meta_agent.proposers import CodingAgent, agent_cli
-from meta_agent.proposers.agent_cli import SessionLimits
+from meta_agent.proposers.agent_cli import SessionLimits, _variables, withheld
 from tests.steps import _coding_agent
 from tests.steps._bench import Bench
 
@@ -114,11 +114,29 @@ def test_no_repository_of_the_program_is_opened(bench: Bench, tmp_path: Path) ->
     assert not opened.exists()
 
 
-def test_a_program_that_fails_stops_the_run_and_is_asked_again(bench: Bench) -> None:
-    with_agent(bench, "fails")
-    with pytest.raises(ProviderError, match=r"3 .*the login has expired"):
+FAILS = {
+    "fails": "the login has expired",
+    "is_limited": "limit reached",
+    "is_limited_in_a_list": "it printed nothing",
+    "fails_its_turn": "limit reached",
+    "is_limited_after_its_work": "limit reached",
+    "is_limited_as_it_mends": "limit reached",
+    "fails_as_it_mends": "the login has expired",
+}
+
+
+@pytest.mark.parametrize("way", FAILS)
+def test_a_program_that_fails_stops_the_run_and_is_asked_again(way: str, bench: Bench) -> None:
+    with_agent(bench, way)
+    with pytest.raises(ProviderError) as failed:
         proposal(bench)
+    assert failed.value.exit_code == 5 and FAILS[way] in str(failed.value)
     with_agent(bench, "good")
+    assert len(proposal(bench)["admitted"]) == 1
+
+
+def test_a_program_that_tries_again_and_succeeds_did_not_fail(bench: Bench) -> None:
+    with_agent(bench, "tries_again")
     assert len(proposal(bench)["admitted"]) == 1
 
 
@@ -156,6 +174,28 @@ def test_it_sees_no_variable_but_its_own(bench: Bench, monkeypatch: pytest.Monke
     proposal(bench)
     printed = (records / "g0-c0-1" / "output.txt").read_text()
     assert "MINE=its own" in printed and "OPENAI_API_KEY" not in printed
+
+
+SEEN = {
+    "ANTHROPIC_API_KEY": "mine\n",
+    "AWS_REGION": "eu",
+    "AWS_SECRET_ACCESS_KEY": "cloud",
+    "OPENAI_API_KEY": "x",
+    "https_proxy": "http://me:secret@proxy:8080",
+    "NODE_EXTRA_CA_CERTS": "/certs.pem",
+}
+
+
+@pytest.mark.parametrize(("switch", "sees_the_cloud"), [("1", True), ("0", False), ("", False)])
+def test_a_clouds_login_brings_its_variables(switch: str, sees_the_cloud: bool) -> None:
+    environment = {**SEEN, "CLAUDE_CODE_USE_BEDROCK": switch}
+    cli = agent_cli("agent:claude")
+    passed = _variables(cli, None, environment)
+    assert {"https_proxy", "NODE_EXTRA_CA_CERTS"} <= passed.keys()
+    assert passed["ANTHROPIC_API_KEY"] == "mine"
+    assert ("AWS_REGION" in passed, "AWS_SECRET_ACCESS_KEY" in passed) == (sees_the_cloud,) * 2
+    hidden = {"OPENAI_API_KEY"} | (set() if sees_the_cloud else {"AWS_SECRET_ACCESS_KEY"})
+    assert set(withheld(cli, None, environment)) == hidden
 
 
 # --- before money is spent -----------------------------------------------------------------------

@@ -112,7 +112,7 @@ def http_client(httpx: Any, url: str, timeouts: Timeouts, headers: Mapping[str, 
     PreflightError if a variable for proxies or certificates holds no such thing.
     """
     with usable_environment():
-        proxy = _proxy_for(url)
+        proxy = proxy_for(url)
         plain = proxy is None and url.startswith("http:")  # to load certificates takes 0.1 s
         client = httpx.Client(
             timeout=httpx.Timeout(timeouts.read_sec, connect=timeouts.connect_sec),
@@ -150,7 +150,7 @@ def is_loopback(url: str) -> bool:
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
-def _proxy_for(url: str) -> str | None:
+def proxy_for(url: str) -> str | None:
     """Returns the proxy that the environment names for a URL; None for this machine's own."""
     proxies, parts = getproxies(), urlsplit(url)
     proxy = proxies.get(parts.scheme) or proxies.get("all")
@@ -169,20 +169,13 @@ def _covers(entry: str, url: str) -> bool:
     host, port = urlsplit(url).hostname or "", urlsplit(url).port
     entry = entry.partition("://")[2] or entry
     with contextlib.suppress(ValueError):
-        network = ipaddress.ip_network(entry.strip("[]"), strict=False)
-        return _address(host) in network
+        return ipaddress.ip_address(host) in ipaddress.ip_network(entry.strip("[]"), strict=False)
     with contextlib.suppress(ValueError):
         named = urlsplit(f"//{entry}")
         name = (named.hostname or "").lstrip("*").lstrip(".")
         inside = host == name or (bool(name) and host.endswith(f".{name}"))
         return entry == "*" or (inside and named.port in (None, port))
     return False
-
-
-def _address(host: str) -> Any:
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(host)
-    return None
 
 
 def _only(headers: Mapping[str, str]) -> Callable[[Any], None]:
