@@ -12,7 +12,7 @@ from meta_agent.core.protocols import GenerateRequest, Message
 from meta_agent.core.settings import resolve
 from meta_agent.llm_clients.asking.client import Client, Recording, recording_of
 from meta_agent.llm_clients.asking.transcripts import Transcripts
-from meta_agent.policies.served.api_gateway import ApiGateway
+from meta_agent.policies.opening import FrozenPolicy
 from tests.loopback import Call, Fault, Say, openai_server
 from tests.models._clients import RUN, SHELL, opened, request, user
 
@@ -85,15 +85,15 @@ def test_failure_is_repeated_as_it_was(recorded: Path, tmp_path: Path) -> None:
     assert Transcripts(tmp_path / "transcripts" / RUN).failures("g2/analyst")
 
 
-def test_what_a_server_refused_is_told_to_whoever_asks_first(tmp_path: Path) -> None:
-    """Of two rollouts one taught the other; in the replay the other one comes first."""
+def test_what_a_server_refuses_is_found_out_once_and_replayed_in_any_order(tmp_path: Path) -> None:
 
     def picky(call: Call) -> Say | Fault:
         return Fault.status(400, "no temperature") if "temperature" in call.raw else brain(call)
 
     def ask(client: Client, *samples: int) -> list[str]:
-        gateway = ApiGateway(client, "openai/small", label="m")
-        replies = [gateway.generate([rollout_call(at)])[0] for at in samples]
+        policy = FrozenPolicy(client, "openai/small", policy="openai/small")
+        with policy.acting("", "m") as gateway, policy.acting("", "m"):
+            replies = [gateway.generate([rollout_call(at)])[0] for at in samples]
         return [reply.content for reply in replies]
 
     for name in ("original", "again"):
