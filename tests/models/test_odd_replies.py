@@ -197,7 +197,7 @@ def test_a_server_that_refuses_its_own_field_is_asked_without_it() -> None:
 # --- Anthropic's protocol ------------------------------------------------------------------------
 
 
-def events(*blocks: Any, ends: str = "end_turn", late: Any = None) -> str:
+def events(*blocks: Any, ends: Any = "end_turn", late: Any = None) -> str:
     start = {"type": "message_start", "message": {"usage": {"input_tokens": 10}}}
     told: list[Any] = [start]
     for index, block in enumerate(blocks):
@@ -239,6 +239,15 @@ def test_a_message_is_read_whole_and_goes_back_as_it_came(name: str) -> None:
     usage = (reply.usage.input_tokens, reply.usage.output_tokens)
     assert (reply.content, reply.reasoning, reply.stop, usage) == ("hi", "hmm", "stop", (10, 5))
     assert sent == [THINKS, SAID]
+
+
+def test_pieces_may_come_without_the_start_of_their_block() -> None:
+    piece = {"type": "content_block_delta", "index": 0}
+    said = {**piece, "delta": {"type": "text_delta", "text": "hi"}}
+    line = f"event: x\ndata: {json.dumps(said)}\n\n"
+    body = events().replace("event: message_delta", line + "event: message_delta")
+    with anthropic_server(lambda call: Fault.raw(body, content_type=STREAM)) as url:
+        assert ask(url, model=CLAUDE).content == "hi"
 
 
 @pytest.mark.parametrize("block", [USE, {**USE, "id": None}], ids=["whole input", "no id"])

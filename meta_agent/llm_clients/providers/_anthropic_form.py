@@ -163,8 +163,9 @@ class Events:
     def __init__(self) -> None:
         self._reply = RawReply()
         self._counts: dict[str, int] = {}
-        self._blocks: dict[int, dict[str, Any]] = {}
-        self._pieces: dict[int, list[str]] = {}
+        self._blocks: list[dict[str, Any]] = []
+        self._pieces: list[list[str]] = []
+        self._place: dict[Any, int] = {}  # of the open block, by the server's index
         self._ended = False
 
     def add(self, event: Any) -> None:
@@ -177,9 +178,9 @@ class Events:
         elif kind == "message_start":
             self._start(event["message"])
         elif kind == "content_block_start":
-            self._open_block(event["index"], dict(event["content_block"]))
+            self._open_block(event.get("index"), event["content_block"])
         elif kind == "content_block_delta":
-            self._grow(event["index"], event["delta"])
+            self._grow(event.get("index"), event["delta"])
         elif kind == "message_delta":
             self._reply.stop = event["delta"].get("stop_reason") or self._reply.stop
             self._count(mapping(event.get("usage")))
@@ -192,7 +193,8 @@ class Events:
         if not self._ended:
             text = "the model's reply ended before its last event"
             raise ProviderError(text, kind="stream", hint="run the same command again")
-        blocks = [self._closed(index) for index in sorted(self._blocks)]
+        blocks = [*map(self._closed, self._blocks, self._pieces)]
+        reply.stop = reply.stop or (blocks and "stop") or None
         if any(block["type"] not in ("text", "tool_use") for block in blocks):
             reply.provider_blocks = {OURS: [b for b in blocks if b.get("text", b["type"]).strip()]}
         reply.usage = usage_of(self._counts)
@@ -202,8 +204,10 @@ class Events:
         """Adds a reply that a server sent without a stream."""
         self._start(message)
         self._count(mapping(message.get("usage")))
-        for index, block in enumerate(message["content"]):
-            self._open_block(index, dict(block))
+        content = message["content"]
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        for index, block in enumerate(parts):
+            self._open_block(index, block)
         self._reply.stop, self._ended = message.get("stop_reason"), True
 
     def _start(self, message: Mapping[str, Any]) -> None:
@@ -222,20 +226,25 @@ class Events:
             reasoning=mapping(usage.get("output_tokens_details")).get("thinking_tokens"),
         )
 
-    def _open_block(self, index: int, block: dict[str, Any]) -> None:
-        self._blocks[index] = {name: value for name, value in block.items() if value is not None}
-        self._pieces[index] = []
+    def _open_block(self, index: Any, block: Mapping[str, Any]) -> None:
+        self._place[index] = len(self._blocks)  # some servers use an index twice
+        self._blocks.append({name: value for name, value in block.items() if value is not None})
+        self._pieces.append([])
 
-    def _grow(self, index: int, delta: Mapping[str, Any]) -> None:
-        if delta["type"] == "signature_delta":
-            self._blocks[index]["signature"] = delta["signature"]
+    def _grow(self, index: Any, delta: Mapping[str, Any]) -> None:
+        kind = delta["type"].removesuffix("_delta")
+        if index not in self._place and kind in ("text", "thinking"):
+            self._open_block(index, {"type": kind})
+        place = self._place[index]
+        if kind == "signature":
+            self._blocks[place]["signature"] = delta["signature"]
         for field in ("text", "thinking", "partial_json"):
-            if delta["type"] in (f"{field}_delta", "input_json_delta") and field in delta:
-                self._pieces[index].append("" + delta[field])
+            if kind in (field, "input_json") and field in delta:
+                self._pieces[place].append("" + delta[field])
 
-    def _closed(self, index: int) -> dict[str, Any]:
+    def _closed(self, block: dict[str, Any], pieces: list[str]) -> dict[str, Any]:
         """Returns a block as the next request repeats it, after adding its text to the reply."""
-        reply, block, text = self._reply, self._blocks[index], "".join(self._pieces[index])
+        reply, text = self._reply, "".join(pieces)
         kind = "" + block["type"]  # raises TypeError if it is no text
         if kind in ("text", "thinking"):
             block[kind] = ("" + block.get(kind, "")) + text

@@ -260,11 +260,12 @@ def _within_limits(pieces: Iterator[bytes], request: Request) -> Iterator[bytes]
 
 
 def _head_of(pieces: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
-    """Returns the first few bytes that are not blank, and all pieces."""
+    """Returns the first few bytes that are not blank, and all pieces from there on."""
     head = b""
     while len(head.lstrip(_BEFORE)) < _HEAD_BYTES and (piece := next(pieces, b"")):
         head += piece
-    return head.lstrip(_BEFORE), chain([head], pieces)
+    head = head.lstrip(_BEFORE)
+    return head, chain([head], pieces)
 
 
 def as_events(response: Any) -> None:
@@ -280,7 +281,7 @@ def as_events(response: Any) -> None:
 def _events(pieces: Iterator[bytes], kind: str) -> Iterator[bytes]:
     first, pieces = _head_of(pieces)
     if first.startswith((b"{", b"[")):
-        body = b"".join(pieces).lstrip(_BEFORE).translate(None, b"\r\n")
+        body = b"".join(pieces).translate(None, b"\r\n")
         if request := _CURRENT.get():
             request.is_whole = True
         yield b"event: whole\ndata: " + body + b"\n\ndata: [DONE]\n\n"

@@ -208,16 +208,20 @@ def usage_of(counts: Mapping[str, int]) -> Usage:
 
 
 def arguments_of(text: str, name: str) -> Mapping[str, JSON]:
-    """Parses the JSON arguments in a call of the tool `name`. Empty text means no arguments.
+    """Parses the JSON arguments in a call of the tool `name`. Empty text or null means none.
 
-    Raises ProviderError if the text is not one whole JSON object.
+    Some servers send the object as a JSON text within the JSON text. Raises ProviderError if the
+    text is not one whole JSON object.
     """
     try:
-        value = mended(json.loads(text or "{}", parse_constant=_no_constant, parse_float=_finite))
+        value = _parsed(text or "{}")
+        value = mended(_parsed(value) if isinstance(value, str) else value)
     except (ValueError, RecursionError):
         raise malformed(
             f"the arguments of the tool {name!r} are not JSON: {text[:120]!r}"
         ) from None
+    if value is None:
+        return {}
     if not isinstance(value, dict):
         raise malformed(f"the arguments of the tool {name!r} are not an object: {text[:120]!r}")
     return value
@@ -262,6 +266,10 @@ def _require_fit(arguments: Mapping[str, JSON], tool: ToolSpec) -> None:
     if error is not None:
         message = f"{error.json_path}: {error.message}"
         raise malformed(f"the arguments of the tool {tool.name!r} break its schema: {message}")
+
+
+def _parsed(text: str) -> Any:
+    return json.loads(text, parse_constant=_no_constant, parse_float=_finite)
 
 
 def _finite(text: str) -> float:
