@@ -17,7 +17,7 @@ from meta_agent.llm_clients.asking.client import Client, open_client
 from meta_agent.llm_clients.asking.transcripts import Transcripts
 
 RUN = "swe-0123456789"
-AT_ONCE = RetryPolicy(attempts=3, malformed_attempts=2, first_wait_sec=0.0)
+AT_ONCE = RetryPolicy(3, 2, rate_limited_attempts=3, first_wait_sec=0.0)
 SHELL = ToolSpec("shell", "runs a command", {"type": "object", "properties": {"cmd": {}}})
 
 

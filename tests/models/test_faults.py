@@ -80,7 +80,7 @@ class Row:
         return self.does() if callable(self.does) else self.does
 
 
-POLICY = RetryPolicy(attempts=3, malformed_attempts=2, retry_after_cap_sec=120, deadline_sec=600)
+POLICY = RetryPolicy(3, 2, rate_limited_attempts=3, retry_after_cap_sec=120, deadline_sec=600)
 
 
 def for_a_date() -> Fault:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -65,6 +66,13 @@ TEXTS = {
     "empty stop reasons before the last": (STREAM, sse(chunk({"content": "hi"}, ""), END, used())),
     "events without their type": ("text/plain", sse(HI, END, used())),
     "events called JSON": (WHOLE, sse(HI, END, used())),
+    "events without data": (
+        STREAM,
+        "retry: 3000\n\nid: 1\n\ndata:\n\n" + sse(HI, END, used()) + "event: ping\n\n",
+    ),
+    "comments, also as data": (STREAM, ": busy\n\ndata: : busy\n\n" + sse(HI, END, used())),
+    "other line ends": (STREAM, sse(HI, END, used()).replace("\n", "\r\n")),
+    "no last blank line": (STREAM, sse(HI, used(), done=False) + "data: [DONE]"),
     "no stream": (WHOLE, whole({"role": "assistant", "content": "hi"})),
     "no stream, but its type": (STREAM, whole({"role": "assistant", "content": "hi"})),
     "no stream and no stop reason": (WHOLE, whole({"content": "hi"}, None)),
@@ -194,6 +202,29 @@ def test_a_server_that_refuses_its_own_field_is_asked_without_it() -> None:
         assert len(url.calls) == 3
 
 
+REFUSALS = {
+    "stream_options": "Extra inputs are not permitted, field: 'stream_options'",
+    "max_tokens": "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.",
+}
+
+
+@pytest.mark.parametrize("part", REFUSALS)
+def test_a_part_of_ours_that_a_model_refuses_is_left_out_from_then_on(part: str) -> None:
+    def brain(call: Call) -> Say | Fault:
+        return Fault.status(400, REFUSALS[part]) if part in call.raw else Say("done")
+
+    with openai_server(brain) as url:
+        provider = open_provider("openai/m", base_url=url)
+        request = ChatRequest("proposer", "openai/m", [{"role": "user", "content": "x"}], 64)
+        replies = [provider.chat(request) for _ in range(2)]
+        provider.close()
+        limits = [
+            call.raw.get("max_tokens", call.raw.get("max_completion_tokens")) for call in url.calls
+        ]
+    assert [reply.content for reply in replies] == ["done"] * 2
+    assert [part in call.raw for call in url.calls] == [True, False, False] and set(limits) == {64}
+
+
 # --- Anthropic's protocol ------------------------------------------------------------------------
 
 
@@ -214,6 +245,9 @@ COUNTS = {"input_tokens": 10, "output_tokens": 5}
 CONTENT = {"content": [THINKS, SAID], "stop_reason": "end_turn"}
 MESSAGE = {"type": "message", "usage": COUNTS, **CONTENT}
 MESSAGES = {
+    "one index for two blocks": (STREAM, events(THINKS, SAID).replace('"index": 1', '"index": 0')),
+    "no stop reason": (STREAM, events(THINKS, SAID, ends=None)),
+    "no names of events": (STREAM, re.sub("event: .*\n", "", events(THINKS, SAID))),
     "a thought without a signature": (STREAM, events(THINKS, SAID)),
     "a stop reason of another protocol": (STREAM, events(THINKS, SAID, ends="stop")),
     "a late count of nothing": (STREAM, events(THINKS, SAID, late={"input_tokens": 0})),
@@ -304,6 +338,38 @@ def test_an_error_in_the_place_of_a_message_keeps_its_words() -> None:
         ):
             ask(url, model=CLAUDE)
         assert (caught.value.kind, caught.value.billed) == ("overloaded", "no")
+
+
+TOO_LONG = [
+    "This model's maximum context length is 8192 tokens",
+    "The input (9000 tokens) is longer than the model's context length (8192 tokens).",
+    "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 509178",
+    "Prompt contains 9000 tokens, too large for model with 8192 maximum context length",
+    "The total length of all messages is too long.",
+    "Input is too long for requested model.",
+    "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+    "the request exceeds the available context size, try increasing it",
+    "prompt is too long: 209303 tokens > 200000 maximum",
+    "Please reduce the length of the messages or completion.",
+]
+NOT_TOO_LONG = [
+    "max_tokens is too large: 100000. This model supports at most 16384 completion tokens",
+    "max_tokens exceeds the limit of 4096",
+    "tools[0].function.name is too long",
+    "Unsupported parameter: 'max_tokens'",
+]
+
+
+@pytest.mark.parametrize("text", [*TOO_LONG, *NOT_TOO_LONG])
+@pytest.mark.parametrize("code", [400, 500])
+def test_a_prompt_that_does_not_fit_is_told_from_other_refusals(text: str, code: int) -> None:
+    with (
+        openai_server(lambda call: Fault.status(code, text)) as url,
+        pytest.raises(ProviderError) as caught,
+    ):
+        ask(url)
+    other = "refused" if code == 400 else "server"
+    assert caught.value.kind == ("context" if text in TOO_LONG else other)
 
 
 WAITS = {

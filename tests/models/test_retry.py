@@ -93,6 +93,22 @@ def test_retry_after_is_waited_out_and_spread_a_little() -> None:
     assert clock.slept == [31.0]
 
 
+def test_callers_that_were_told_one_wait_come_back_at_different_times() -> None:
+    clock = Time()
+    with pytest.raises(ProviderError):
+        retrying(clock, rate_limited_attempts=5).call(script(failing("rate_limited", 34)))
+    # The draws of 1, 2, 4 and 8 s are bounded by a fifth of the wait.
+    assert clock.slept == pytest.approx([35, 36, 38, 34 + 6.8])
+
+
+def test_a_rate_limit_is_waited_out_longer_than_a_fault() -> None:
+    """Six tries end within a minute; a limit on calls at once lasts as long as those calls."""
+    clock = Time()
+    with pytest.raises(ProviderError, match="after 20 attempts"):
+        retrying(clock).call(script(failing("rate_limited")))
+    assert clock.now > 1000 + 600
+
+
 def test_a_retry_after_of_nothing_still_waits_longer_and_longer() -> None:
     clock = Time()
     again = failing("rate_limited", 0.0)

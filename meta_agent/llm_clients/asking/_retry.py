@@ -27,6 +27,8 @@ import tenacity
 from meta_agent.core.errors import ProviderError
 from meta_agent.llm_clients.providers._failures import reworded
 
+_SPREAD: Final = 0.2  # of a wait that the server named
+
 Clock = Callable[[], float]
 T = TypeVar("T")
 
@@ -45,6 +47,8 @@ class RetryPolicy:
 
     attempts: int = 6
     malformed_attempts: int = 3
+    rate_limited_attempts: int = 20
+    """A window of a minute, or a limit on calls at once, passes in its own time; asking is free."""
     first_wait_sec: float = 1.0
     max_wait_sec: float = 60.0
     retry_after_cap_sec: float = 120.0
@@ -150,14 +154,18 @@ class Retrying:
             text += f"{policy.retry_after_cap_sec:.0f} s"
             hint = f"run the same command again in {asked_sec:.0f} s"
             raise reworded(error, f"{error} ({text})", hint=hint) from error
-        limit = policy.malformed_attempts if error.kind == "malformed" else policy.attempts
+        limits = {
+            "malformed": policy.malformed_attempts,
+            "rate_limited": policy.rate_limited_attempts,
+        }
+        limit = limits.get(error.kind, policy.attempts)
         if number >= limit:
             text = f"{error} (gave up after {number} attempts)"
             raise reworded(error, text, hint=resume) from error
         jitter = tenacity.wait_random_exponential(policy.first_wait_sec, policy.max_wait_sec)
         wait_sec = jitter(state)
-        if asked_sec:  # wait longer than the server asked for, never shorter
-            wait_sec = asked_sec + min(wait_sec, policy.first_wait_sec)
+        if asked_sec:  # longer than the server asked for, and not all callers at one moment
+            wait_sec = asked_sec + min(wait_sec, max(policy.first_wait_sec, _SPREAD * asked_sec))
         if self.clock() + wait_sec > ends_at:
             text = f"gave up after {number} attempts: the deadline of {policy.deadline_sec:.0f} s"
             late = reworded(error, f"{error} ({text} leaves no time for another)", hint=resume)

@@ -5,6 +5,10 @@ Does not cover: batches, files, and tools that the provider runs itself.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any, cast
+
 import anthropic  # noqa: TID251
 
 from meta_agent.core.chat import ChatRequest
@@ -20,7 +24,6 @@ class AnthropicProvider(SdkProvider):
 
     sdk = anthropic
     vendor_url = "https://api.anthropic.com"
-    path = "/v1/messages"
     key_header = "x-api-key"
     collector = Events
 
@@ -29,6 +32,13 @@ class AnthropicProvider(SdkProvider):
     ) -> None:
         url = base_url and base_url.removesuffix("/").removesuffix("/v1")
         super().__init__(base_url=url, api_key=api_key, timeouts=timeouts, scrubber=scrubber)
+
+    def open(self, body: Mapping[str, JSON]) -> AbstractContextManager[Any]:
+        create = self._client.messages.with_streaming_response.create
+        return cast(
+            "AbstractContextManager[Any]",
+            create(model="", messages=[], max_tokens=1, stream=True, extra_body=body),
+        )
 
     def body(self, request: ChatRequest) -> dict[str, JSON]:
         return body_of(request, request.model.removeprefix("anthropic/"))

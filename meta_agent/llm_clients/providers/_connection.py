@@ -5,8 +5,7 @@ whenever bytes arrive. A server that sends nothing meets the timeout of the HTTP
 
 Promises of a guarded client: it asks for no compressed reply and unpacks none. A reply and each of
 its events have a limit, which counts bytes as they arrive. A long error page is cut. A response
-that is not read to its end is closed at once. A server that answers with one JSON object, though it
-was asked for a stream, is read as a stream of one event.
+that is not read to its end is closed at once.
 
 Does not cover: a server that sends the head of its response byte by byte.
 """
@@ -23,12 +22,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from meta_agent.core.errors import PreflightError, ProviderError
+from meta_agent.llm_clients.providers._events import is_json
 from meta_agent.llm_clients.providers._failures import malformed
 
 REPLY_BYTES: Final = 64 << 20
@@ -37,16 +36,13 @@ EVENT_BYTES: Final = 2 << 20
 EVENT_LINES: Final = 1000  # an SDK's time to join the lines of an event grows with their square
 ERROR_BYTES: Final = 64 << 10
 _BLANK_LINE: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
-_LAST_EVENT: Final = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\]")
-_TAIL_BYTES: Final = 16  # of a mark that the next piece may complete
-_FIRST_WORDS: Final = (b"data", b"event", b"id", b"retry", b":")
-_HEAD_BYTES: Final = 8  # enough to tell what a reply begins with
-_BEFORE: Final = b"\xef\xbb\xbf \t\r\n"
+_LINE_END_BYTES: Final = 3  # of a blank line that the next piece may complete
 _BLANK: Final = re.compile(r"\s")
 
 _PROTOCOL_HEADERS: Final = frozenset(
     {"host", "accept", "accept-encoding", "connection", "content-type", "content-length"}
     | {"user-agent", "transfer-encoding", "anthropic-version", "anthropic-beta"}
+    | {"x-stainless-raw-response"}  # by it the SDKs know, later, to hand out the bytes
 )
 
 # Every request has a connection of its own. An idle connection that the server has closed fails a
@@ -68,15 +64,13 @@ class Timeouts:
         return min(self.silent_sec, self.total_sec)
 
 
-class Request:
+class _Request:
     """One request: when its reply is due, and the responses to close at its end."""
 
     def __init__(self, timeouts: Timeouts) -> None:
         self._total_sec = timeouts.total_sec
         self._due = time.monotonic() + timeouts.total_sec
         self.responses: list[Any] = []
-        self.is_whole = False
-        """Whether the mark of the stream's end has arrived, or a whole JSON reply."""
 
     def require_time(self) -> None:
         """Raises ProviderError if the deadline of the reply has passed."""
@@ -85,16 +79,16 @@ class Request:
             raise ProviderError(text, kind="timeout")
 
 
-_CURRENT: ContextVar[Request | None] = ContextVar("request", default=None)
+_CURRENT: ContextVar[_Request | None] = ContextVar("request", default=None)
 
 
 @contextlib.contextmanager
-def limited_request(timeouts: Timeouts) -> Iterator[Request]:
+def limited_request(timeouts: Timeouts) -> Iterator[None]:
     """Applies a time limit to the HTTP request in the `with` block, then closes its responses."""
-    request = Request(timeouts)
+    request = _Request(timeouts)
     token = _CURRENT.set(request)
     try:
-        yield request
+        yield
     finally:
         _CURRENT.reset(token)
         for response in request.responses:
@@ -206,14 +200,14 @@ def _ask_for_plain_bytes(request: Any) -> None:
 
 
 def _limit(response: Any) -> None:
-    request = _CURRENT.get() or Request(Timeouts())
+    request = _CURRENT.get() or _Request(Timeouts())
     request.responses.append(response)
     failed = response.status_code >= 300
     encoding = response.headers.pop("content-encoding", "identity")
     if encoding != "identity" and not failed:
         raise malformed(f"the server packed its reply as {encoding:.40}, which was not requested")
     pieces = _in_time(response.stream, request)
-    limited = _first_bytes(pieces) if failed else _within_limits(pieces, request)
+    limited = _first_bytes(pieces) if failed else _within_limits(pieces)
     response.stream = _replacing(response, limited)
 
 
@@ -224,7 +218,7 @@ def _replacing(response: Any, pieces: Iterator[bytes]) -> Any:
     return type("Limited", (sys.modules[package].SyncByteStream,), members)()
 
 
-def _in_time(stream: Any, request: Request) -> Iterator[bytes]:
+def _in_time(stream: Any, request: _Request) -> Iterator[bytes]:
     for piece in stream:
         request.require_time()
         yield piece
@@ -239,56 +233,19 @@ def _first_bytes(pieces: Iterator[bytes]) -> Iterator[bytes]:
             return
 
 
-def _within_limits(pieces: Iterator[bytes], request: Request) -> Iterator[bytes]:
-    room, event_bytes, lines, tail = REPLY_BYTES, 0, 0, b""
-    first, pieces = _head_of(pieces)
-    is_json = first.startswith((b"{", b"["))
+def _within_limits(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    room, event_bytes, lines, tail, has_events = REPLY_BYTES, 0, 0, b"", True
     for piece in pieces:
+        has_events = has_events and not (room == REPLY_BYTES and is_json(piece))
         room -= len(piece)
         text = tail + piece  # a piece is small, so it does not matter where an event ends inside it
-        request.is_whole = request.is_whole or bool(_LAST_EVENT.search(text))
         ends = [match.end() for match in _BLANK_LINE.finditer(text)]
         event_bytes = len(text) - ends[-1] if ends else event_bytes + len(piece)
         lines = text.count(b"\n", ends[-1]) if ends else lines + piece.count(b"\n")
-        tail = text[-_TAIL_BYTES:]
+        tail = text[-_LINE_END_BYTES:]
         if room < 0:
             raise malformed(f"the model's reply exceeds the limit of {REPLY_BYTES >> 20} MB")
-        if not is_json and (event_bytes > EVENT_BYTES or lines > EVENT_LINES):
+        if has_events and (event_bytes > EVENT_BYTES or lines > EVENT_LINES):
             limit = f"{EVENT_BYTES >> 20} MB, {EVENT_LINES} lines"
             raise malformed(f"an event of the model's reply exceeds the limit ({limit})")
         yield piece
-
-
-def _head_of(pieces: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
-    """Returns the first few bytes that are not blank, and all pieces from there on."""
-    head = b""
-    while len(head.lstrip(_BEFORE)) < _HEAD_BYTES and (piece := next(pieces, b"")):
-        head += piece
-    head = head.lstrip(_BEFORE)
-    return head, chain([head], pieces)
-
-
-def as_events(response: Any) -> None:
-    """Makes a JSON object in place of a stream the only event of one.
-
-    Raises ProviderError, when the reply is read, if it is neither JSON nor a stream of events.
-    """
-    if response.status_code < 300:
-        kind = response.headers.get("content-type", "no content type")
-        response.stream = _replacing(response, _events(iter(response.stream), kind))
-
-
-def _events(pieces: Iterator[bytes], kind: str) -> Iterator[bytes]:
-    first, pieces = _head_of(pieces)
-    if first.startswith((b"{", b"[")):
-        body = b"".join(pieces).translate(None, b"\r\n")
-        if request := _CURRENT.get():
-            request.is_whole = True
-        yield b"event: whole\ndata: " + body + b"\n\ndata: [DONE]\n\n"
-        return
-    if first and not first.startswith(_FIRST_WORDS):
-        raise malformed(
-            f"the server answered with {kind:.80}, which is neither a stream of events nor JSON. "
-            "Its base URL has to be that of a model's API"
-        )
-    yield from pieces

@@ -19,9 +19,13 @@ from typing import Any, Final, Literal
 
 from meta_agent.core.errors import ProviderError
 
+# Servers word it freely, so what counts is that a prompt or its tokens are too many. The names
+# `max_tokens` and `completion tokens` are no prompt.
 _CONTEXT_WORDS: Final = re.compile(
-    r"(?i)context[ _]length|context[ _]window|maximum context|prompt is too long"
-    r"|exceeds? the (?:available )?context|input length and `?max_tokens|too many (?:input )?tokens"
+    r"(?i)context[ _](?:length|window|size|limit)|maximum context|max(?:imum)?[ _]model[ _]len"
+    r"|\b(?:prompt|input|messages|conversation|(?<!completion )tokens)\b[^.\n]{0,80}?"
+    r"\b(?:too (?:long|large)|exceeds?|longer than)\b"
+    r"|reduce the length of the (?:messages|prompt|input)|too many (?:input )?tokens"
 )
 # Not "billing" alone: plain rate limits of OpenAI and Gemini name the billing page, too.
 _CREDIT_WORDS: Final = re.compile(
@@ -265,7 +269,7 @@ def _kind_of(status: int, text: str) -> Kind:
         return "malformed", "unknown"  # a redirect: not followed, since it would carry the key
     if status in (401, 402, 403) or (status in (400, 429) and _CREDIT_WORDS.search(text)):
         return "auth", "no"
-    if status == 413 or (status in (400, 422) and _CONTEXT_WORDS.search(text)):
+    if status == 413 or (status in (400, 422, 500) and _CONTEXT_WORDS.search(text)):
         return "context", "no"
     if status in _KIND_OF_STATUS:
         return _KIND_OF_STATUS[status]

@@ -36,6 +36,7 @@ from meta_agent.core.errors import ProviderError
 from meta_agent.core.ledger.waiting import moved
 from meta_agent.core.protocols import JSON
 from meta_agent.llm_clients.providers._connection import Timeouts, limited_request
+from meta_agent.llm_clients.providers._events import WHOLE
 from meta_agent.llm_clients.providers._failures import malformed, of_exception, our_error, reworded
 from meta_agent.llm_clients.scrubber import Scrubber
 from meta_agent.llm_clients.surrogates import mended
@@ -99,7 +100,8 @@ def read_reply(
     """Sends one request and returns the complete reply.
 
     Args:
-        open_stream: sends the request and returns the events of the reply.
+        open_stream: sends the request and returns the events of the reply, and `WHOLE` at its end
+            if the server says so.
         collector: puts the events together.
         request: the request, against which the reply is checked.
         timeouts: the time limits of the request.
@@ -110,15 +112,18 @@ def read_reply(
     Raises:
         ProviderError: for every failure. No exception of the SDK is chained to it.
     """
-    started, began = time.monotonic(), False
-    with limited_request(timeouts) as http:
+    started, began, is_whole = time.monotonic(), False, False
+    with limited_request(timeouts):
         try:
             for event in open_stream():
+                if event is WHOLE:
+                    is_whole = True
+                    continue
                 began = True
                 moved()  # the call makes progress
                 collector.add(event)
             raw = collector.finish()
-            if raw.stop is None and http.is_whole and (raw.text or raw.calls):
+            if raw.stop is None and is_whole and (raw.text or raw.calls):
                 raw.stop = "stop"  # some servers give no reason at all
             return accept(raw, request, seconds=time.monotonic() - started)
         except Exception as error:
@@ -135,7 +140,7 @@ def accept(raw: RawReply, request: ChatRequest, *, seconds: float = 0.0) -> Chat
     if raw.stop is None:
         text = "the model's reply ended without a stop reason"
         raise ProviderError(text, kind="stream", hint="run the same command again")
-    stop = stop_of(raw.stop, said_something=bool(raw.text or raw.calls))
+    stop = stop_of(raw.stop, said_something=bool(raw.text or raw.reasoning or raw.calls))
     cut = stop in ("length", "refusal")
     calls = () if cut else _checked_calls(raw.calls, request)
     if stop == "tool_calls" and not calls:
