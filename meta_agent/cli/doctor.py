@@ -389,9 +389,8 @@ def _models(config: RunConfig) -> Iterator[Row]:
     for account in accounts(config):
         where = f" at {account.base_url}" if account.base_url else ""
         summary = f"{account.model}{where} for {', '.join(account.roles)}"
-        if account.lacks_key:
-            fix = f"export {account.variables[0]}=..., or serve a model and name it with --base-url"
-            yield Row("model", "fail", f"{summary}: {' and '.join(account.variables)} not set", fix)
+        if account.refusal:
+            yield Row("model", "fail", f"{summary}: {account.refusal}", account.hint)
         else:
             key = (
                 f"key from {account.key_name} (environment)"

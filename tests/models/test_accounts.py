@@ -29,24 +29,25 @@ CASES = [
     ("litellm/cerebras/m", {}, {}),
     ("moonshot/m", {"MOONSHOT_API_KEY": "k"}, {}),
     ("bedrock/m", {}, {}),
+    ("openai/m", {"OPENAI_API_KEY": "sk 0"}, {}),
 ]
 
 
 @pytest.mark.parametrize(("model", "environment", "settings"), CASES)
-def test_an_account_lacks_a_key_where_opening_it_would_be_refused(
+def test_an_account_says_what_opening_it_would_say(
     model: str, environment: dict[str, str], settings: dict[str, Any]
 ) -> None:
     account = only(environment, model, **settings)
     try:
         endpoint = endpoint_for("analyst", RunConfig(meta_model=model, **settings), environment)
     except PreflightError as refused:
-        assert account.lacks_key and account.variables[0] in str(refused)
+        assert (account.refusal, account.hint) == (str(refused), refused.hint)
     else:
-        assert not account.lacks_key
+        assert not account.refusal
         assert (account.via, account.base_url) == (endpoint.provider, endpoint.base_url)
-        assert account.key_name is None or environment[account.key_name] == endpoint.api_key
+        assert not account.key_name or environment[account.key_name] == endpoint.api_key
 
 
 def test_a_model_that_is_served_by_us_needs_no_key() -> None:
     account = only({}, "vllm:/models/tiny")
-    assert (account.via, account.variables, account.lacks_key) == ("vllm", (), False)
+    assert (account.via, account.refusal) == ("vllm", "")

@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, Final
 
-from meta_agent.core.chat import ChatReply, ReplyTokens, ToolCall, Usage
+from pydantic import TypeAdapter
+
+from meta_agent.core.chat import ChatReply, ReplyTokens
 from meta_agent.core.errors import ProviderError
 from meta_agent.core.protocols import JSON, Message, Role
 from meta_agent.llm_clients.asking._digest import Question
 
 _LEAST_LOGPROB: Final = -1e9  # JSON cannot express minus infinity
+_REPLY: Final = TypeAdapter(ChatReply)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,23 +143,9 @@ def reply_to_json(reply: ChatReply, before: ChatReply | None = None) -> dict[str
 
     `before` is the previous reply of the same conversation; None: all ids are written.
     """
-    value: dict[str, JSON] = {
-        "content": reply.content,
-        "stop": reply.stop,
-        "usage": {name: count for name, count in asdict(reply.usage).items() if count},
-        "model": reply.model,
-        "usd": reply.usd,
-        "seconds": round(reply.seconds, 3),
-    }
-    if reply.tool_calls:
-        value["tool_calls"] = [
-            {"id": call.id, "name": call.name, "arguments": dict(call.arguments)}
-            for call in reply.tool_calls
-        ]
-    for name in ("reasoning", "provider_blocks", "fingerprint", "request_id"):
-        if getattr(reply, name):
-            value[name] = getattr(reply, name)
-    if (tokens := reply.tokens) is not None:
+    reply, tokens = replace(reply, seconds=round(reply.seconds, 3), tokens=None), reply.tokens
+    value: dict[str, JSON] = _REPLY.dump_python(reply, exclude_defaults=True, exclude={"replayed"})
+    if tokens is not None:
         base = _shared(_token_row(before), tokens.prompt_ids)
         value["tokens"] = {
             "base": base,
@@ -168,24 +157,17 @@ def reply_to_json(reply: ChatReply, before: ChatReply | None = None) -> dict[str
 
 
 def reply_from_json(value: Mapping[str, Any], before: ChatReply | None = None) -> ChatReply:
-    """Returns a reply from its JSON form; token ids that are left out come from `before`."""
+    """Returns a reply from its JSON form; token ids that are left out come from `before`.
+
+    Raises ValueError if the value is no such form.
+    """
     tokens = value.get("tokens")
-    if tokens is not None:
-        prompt = (*_token_row(before)[: tokens["base"]], *tokens["prompt"])
-        tokens = ReplyTokens(prompt, tuple(tokens["ids"]), tuple(tokens["logprobs"]))
-    return ChatReply(
-        content=value["content"],
-        stop=value["stop"],
-        usage=Usage(**{"input_tokens": 0, "output_tokens": 0, **value["usage"]}),
-        model=value["model"],
-        tool_calls=tuple(ToolCall(**call) for call in value.get("tool_calls", ())),
-        usd=value["usd"],
-        reasoning=value.get("reasoning", ""),
-        provider_blocks=value.get("provider_blocks"),
-        tokens=tokens,
-        seconds=value["seconds"],
-        fingerprint=value.get("fingerprint", ""),
-        request_id=value.get("request_id", ""),
+    reply = _REPLY.validate_python({**value, "tokens": None})
+    if tokens is None:
+        return reply
+    prompt = (*_token_row(before)[: tokens["base"]], *tokens["prompt"])
+    return replace(
+        reply, tokens=ReplyTokens(prompt, tuple(tokens["ids"]), tuple(tokens["logprobs"]))
     )
 
 

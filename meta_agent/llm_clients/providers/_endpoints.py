@@ -64,7 +64,7 @@ def endpoint_for(
     key = None if name is None else _key_in(name, environment)
     if name is not None and not key:
         raise PreflightError(
-            f"the variable {name}, which holds the key for the {role}'s server, is not set",
+            f"the variable {name}, which --key-env names for a key, is not set",
             hint=f"export {name}=...",
         )
     endpoint = resolve_endpoint(config.model_of(role), config.base_urls.get(role), key, environment)
