@@ -78,10 +78,11 @@ def body_of(request: ChatRequest, model: str) -> dict[str, JSON]:
 def _sent(message: Message) -> Message:
     """Returns a message with the fields that the server added to it."""
     sent = {name: value for name, value in message.items() if name != "provider_blocks"}
-    added = mapping(mapping(message.get("provider_blocks")).get(OURS))
-    calls = zip(sent.get("tool_calls", ()), added.get("tool_calls", ()), strict=False)
-    with_fields = [_with_fields(call, fields) for call, fields in calls]
-    return {**sent, **added, **({"tool_calls": with_fields} if with_fields else {})}
+    added = {**mapping(mapping(message.get("provider_blocks")).get(OURS))}
+    calls, fields_of_calls = sent.get("tool_calls", ()), added.pop("tool_calls", ())
+    if len(calls) == len(fields_of_calls) > 0:
+        sent["tool_calls"] = [*map(_with_fields, calls, fields_of_calls)]
+    return {**sent, **added}
 
 
 def without_added(request: ChatRequest, refusal: str) -> ChatRequest:
@@ -129,8 +130,8 @@ class Chunks:
         reply, message = self._reply, _joined(self._message)
         calls = [_joined(call) for call in self._calls]
         parts, refusal = message.pop("content"), message.get("refusal") or ""
-        said = [part for part in parts if part.get("type", "text") == "text"]
-        thoughts = [part for part in parts if part not in said]
+        thoughts = [part for part in parts if part.get("type", "text") != "text"]
+        said = (part for part in parts if part.get("type", "text") == "text")
         reply.text = "".join(map(_text_of, said)) or refusal
         thought = message.get("reasoning_content") or message.get("reasoning") or ""
         reply.reasoning = thought if isinstance(thought, str) else _text_of({"text": thought})

@@ -83,7 +83,7 @@ def dialect_of(
         role="policy",
         model=model,
         messages=[{"role": "user", "content": "Reply with one word: ready."}],
-        max_tokens=1024,  # a model that thinks needs room to reply at all
+        max_tokens=512,  # a model that thinks needs room to reply at all
         tools=[_TOOL],
         temperature=0.7,
         top_p=0.9,
