@@ -84,3 +84,20 @@ def test_importing_it_reads_no_dotenv_and_asks_no_network(tmp_path: Path) -> Non
     )
     assert done.returncode == 0, done.stderr
     assert "sk-of-somebody-else" not in done.stdout + done.stderr
+
+
+def test_a_proxy_that_it_cannot_read_is_named_before_the_first_call() -> None:
+    program = (
+        "from meta_agent.core.errors import PreflightError\n"
+        "from tests.models._providers import open_provider\n"
+        "try:\n    open_provider('litellm/deepseek/m', base_url='https://api.example/v1')\n"
+        "except PreflightError as error:\n    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        env={**os.environ, "NO_PROXY": "[::1]", "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "NO_PROXY" in done.stdout, done.stderr
