@@ -165,10 +165,10 @@ def _covers(entry: str, url: str) -> bool:
     with contextlib.suppress(ValueError):
         return ipaddress.ip_address(host) in ipaddress.ip_network(entry.strip("[]"), strict=False)
     with contextlib.suppress(ValueError):
-        named = urlsplit(f"//{entry}")
-        name = (named.hostname or "").lstrip("*").lstrip(".")
+        address = urlsplit(f"//{entry}")
+        name = (address.hostname or "").lstrip("*").lstrip(".")
         inside = host == name or (bool(name) and host.endswith(f".{name}"))
-        return entry == "*" or (inside and named.port in (None, port))
+        return entry == "*" or (inside and address.port in (None, port))
     return False
 
 

@@ -185,9 +185,9 @@ def _checked_url(url: str) -> str:
     except ValueError:  # a port or an address of IPv6 that is none
         sound = False
     if not sound or not _URL.fullmatch(url):
-        shown = "(which holds a login)" if "@" in url else repr(url)
+        description = "(which holds a login)" if "@" in url else repr(url)
         raise ConfigError(
-            f"the base URL {shown} is not an http(s) address",
+            f"the base URL {description} is not an http(s) address",
             hint="use an address such as http://127.0.0.1:8000/v1",
         )
     if parts.username or parts.password:  # it would be stored with the run's settings

@@ -131,8 +131,8 @@ class Chunks:
         calls = [_joined(call) for call in self._calls]
         parts, refusal = message.pop("content"), message.get("refusal") or ""
         thoughts = [part for part in parts if part.get("type", "text") != "text"]
-        said = (part for part in parts if part.get("type", "text") == "text")
-        reply.text = "".join(map(_text_of, said)) or refusal
+        texts = (part for part in parts if part.get("type", "text") == "text")
+        reply.text = "".join(map(_text_of, texts)) or refusal
         thought = message.get("reasoning_content") or message.get("reasoning") or ""
         reply.reasoning = thought if isinstance(thought, str) else _text_of({"text": thought})
         reply.reasoning = reply.reasoning or "".join(map(_text_of, thoughts))
@@ -247,14 +247,14 @@ def _merge_item(items: list[Any], item: Any) -> None:
         items.append(item)
         return
     kind, index = item.get("type"), item.get("index")
-    known = [old for old in items[-_RECENT:] if isinstance(old, dict)]
+    entries = [old for old in items[-_RECENT:] if isinstance(old, dict)]
     if index is not None:
-        known = [old for old in known if old.get("index") == index]
-    elif kind not in _GROWING_PARTS or not known or known[-1].get("type") != kind:
-        known = []
-    if not known:
+        entries = [old for old in entries if old.get("index") == index]
+    elif kind not in _GROWING_PARTS or not entries or entries[-1].get("type") != kind:
+        entries = []
+    if not entries:
         items.append({})
-    _merge(known[-1] if known else items[-1], item)
+    _merge(entries[-1] if entries else items[-1], item)
 
 
 def _joined(value: Any) -> Any:
