@@ -80,7 +80,9 @@ def read_code(path: Path, mapping: Mapping[str, str] | None = None) -> TaskFile[
         readers[:] = readers or [_reader_of(fields)]
         return readers[0](fields)
 
-    return collected(path, stream_rows(path, mapping), read, lambda row: _key(row.prompt))
+    return collected(
+        path, stream_rows(path, mapping), read, lambda row: _key(row.prompt), lambda row: row.prompt
+    )
 
 
 def _key(prompt: str) -> str:

@@ -153,6 +153,12 @@ def _table(path: Path, name: str) -> Iterator[Placed]:
             problem = f"{path} has {len(reader.fieldnames or ())} columns, over {MAX_COLUMNS}"
             raise ConfigError(problem, hint="leave out the columns that no task needs")
         for row in reader:
+            if None in row:  # a comma in a text without quotes shifts all cells after it
+                raise ConfigError(
+                    f"{path}:{reader.line_num} has {len(row) - 1 + len(row[None])} cells, but the "
+                    f"header names {len(row) - 1} columns",
+                    hint="put texts that hold a comma in double quotes",
+                )
             pairs = {str(column): value for column, value in row.items() if column}
             yield Placed(f"{name}:{reader.line_num}", pairs, reader.line_num)
     except csv.Error as problem:

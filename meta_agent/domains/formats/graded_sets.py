@@ -57,7 +57,9 @@ def read_graded(
     Raises `ConfigError` if there are no tasks, or if two tasks share a key.
     """
     rows = stream_rows(path, mapping) if rows is None else (row.renamed(mapping) for row in rows)
-    task_file = collected(path, rows, _row, lambda row: digest(_content(row.row)))
+    task_file = collected(
+        path, rows, _row, lambda row: digest(_content(row.row)), lambda row: row.prompt
+    )
     lines: dict[str, int] = {}
     for row in task_file.rows:
         if lines.setdefault(row.key, row.line) != row.line:

@@ -93,7 +93,14 @@ def read_math(path: Path, mapping: Mapping[str, str] | None = None) -> TaskFile[
         return forms[0].row(fields)
 
     rows = stream_rows(path, mapping)
-    task_file = collected(path, rows, read, lambda row: row.semantic_key, _refuse_contradiction)
+    task_file = collected(
+        path,
+        rows,
+        read,
+        lambda row: row.semantic_key,
+        lambda row: row.problem,
+        _refuse_contradiction,
+    )
     task_file.rows = [row for row in task_file.rows if row.line not in task_file.refused]
     return task_file
 
@@ -115,11 +122,6 @@ def _answer(fields: Fields, name: str) -> str | None:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise fields.need(name, "a string or a number")
     return str(value)
-
-
-def _after_hashes(fields: Fields, name: str) -> str | None:
-    _, mark, gold = fields.text(name).rpartition("####")
-    return gold if mark else None
 
 
 def _answer_or_after_hashes(fields: Fields, name: str) -> str | None:
@@ -148,7 +150,7 @@ def _dapo_gold(fields: Fields, name: str) -> str | None:
 # The first form whose fields are all there.
 _FORMS: Final = (
     _Form("dapo", "prompt", "reward_model", problem_of=_dapo_problem, gold_of=_dapo_gold),
-    _Form("gsm8k", "question", "answer", gold_of=_after_hashes),
+    _Form("gsm8k", "question", "answer", gold_of=_answer_or_after_hashes),
     _Form("aime", "user_prompt", "ground_truth"),
     _Form("big-math", "problem", "answer", ("id", "idx"), ("llama8b_solve_rate",)),
     _Form("math", "problem", "solution", ("unique_id",), gold_of=_boxed),

@@ -6,11 +6,13 @@ of what makes the task this task decides, so a task never moves to another split
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.parsing.strict import document
@@ -20,7 +22,16 @@ from meta_agent.domains.formats.files import BadLine, values
 _SHOWN_CHARS = 80
 _SHOWN_FIELDS = 12
 FORMS = "give JSON lines, a JSON list (packed or not), CSV with a header, or Parquet"
-Row = TypeVar("Row")
+
+
+class _TaskRow(Protocol):
+    @property
+    def split(self) -> Split: ...
+    @property
+    def line(self) -> int: ...
+
+
+Row = TypeVar("Row", bound=_TaskRow)
 
 
 def json_excerpt(value: JSON) -> str:
@@ -193,6 +204,10 @@ class TaskFile(Generic[Row]):
     splits_stated: bool = False
     """Whether any row says which split it is in. If none does, a hash decides."""
     refused: dict[int, str] = field(default_factory=dict)  # line -> why
+    other_splits: Counter[str] = field(default_factory=Counter)
+    """Rows by the split that they name, if it is none of ours: then a hash decides."""
+    rows_of: dict[bytes, list[Row]] = field(default_factory=dict)
+    """The usable rows by a hash of their text without blanks and capitals."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -204,7 +219,19 @@ class TaskFile(Generic[Row]):
             lines = [line for line, reason in self.refused.items() if reason == why]
             first = ", ".join(map(str, lines[:3]))
             notes.append(f"{len(lines)} rows refused: {why} (first lines: {first})")
-        return tuple(notes)
+        for name, count in self.other_splits.items():
+            notes.append(
+                f"{count} rows name the split {name!r}, which is none of {', '.join(SPLITS)}: "
+                "a hash deals them to splits"
+            )
+        return (*notes, *self._in_several_splits())
+
+    def _in_several_splits(self) -> Iterator[str]:
+        for rows in self.rows_of.values():
+            splits = [split for split in SPLITS if any(row.split == split for row in rows)]
+            if len(splits) > 1:
+                lines = ", ".join(str(row.line) for row in rows[:_SHOWN_FIELDS])
+                yield f"one prompt stands in {', '.join(splits)} (lines {lines}): keep it in one"
 
 
 def collected(
@@ -212,9 +239,12 @@ def collected(
     rows: Iterable[Fields],
     read: Callable[[Fields], Row],
     content: Callable[[Row], str],
+    text: Callable[[Row], str],
     repeated: Callable[[TaskFile[Row], Row, Row], None] = lambda task_file, first, row: None,
 ) -> TaskFile[Row]:
     """Returns the tasks that `read` makes of rows. Of rows with equal `content`, the first stays.
+
+    Rows with equal `text` (blanks and capitals apart) in several splits are named in `notes`.
 
     If `read` raises RefusedRowError, the row is left out and its line noted. Each repetition is
     passed to `repeated`. Raises `ConfigError`, which names `path`, if no row can be used.
@@ -228,10 +258,16 @@ def collected(
         except RefusedRowError as refusal:
             task_file.refused[fields.line] = str(refusal)
             continue
-        task_file.splits_stated |= fields.row.get("split") in SPLITS
+        stated = fields.row.get("split")
+        task_file.splits_stated |= stated in SPLITS
+        if isinstance(stated, str) and stated and stated not in SPLITS:
+            task_file.other_splits[stated] += 1
         first = first_of.setdefault(content(row), row)
         if first is row:
             task_file.rows.append(row)
+            plain = "".join(text(row).split()).casefold().encode("utf-8", "replace")
+            alike = hashlib.blake2b(plain, digest_size=16).digest()
+            task_file.rows_of.setdefault(alike, []).append(row)
         else:
             task_file.duplicates += 1
             repeated(task_file, first, row)

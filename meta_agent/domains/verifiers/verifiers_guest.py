@@ -25,6 +25,9 @@ THRESHOLD = 1.0
 MAX_TASKS = 5000
 _KEPT: list[Any] = []
 
+# One for the process: what a module connects to or locks belongs to the loop that first used it.
+_LOOP = asyncio.new_event_loop()
+
 
 class Unsupported(Exception):  # noqa: N818 - said as a sentence
     """Raised if an environment needs what this adapter lacks, such as several agents."""
@@ -165,7 +168,7 @@ class Tasksets:
         toolsets = {}
         shared = type(self.taskset).toolsets(self.taskset.config)
         for toolset in (*type(task).toolsets(task.config), *shared):
-            asyncio.run(_prepared(toolset, task, toolset in shared))
+            _LOOP.run_until_complete(_prepared(toolset, task, toolset in shared))
             for function in discover_decorated(toolset, "tool"):
                 plain = getattr(function, "tool_name", None) or function.__name__
                 prefix = toolset.server_name
@@ -175,7 +178,7 @@ class Tasksets:
     def grade(self, index: int, answer: Any) -> dict[str, Any]:
         task = self.tasks[index]
         trace = self._trace(task, answer)
-        asyncio.run(task.score(trace))
+        _LOOP.run_until_complete(task.score(trace))
         rewards = {
             name: None if reward is None else reward.value for name, reward in trace.rewards.items()
         }
@@ -238,7 +241,7 @@ def _quietly(tool: Any, arguments: dict[str, Any]) -> None:
     try:
         result = tool(**arguments)
         if inspect.isawaitable(result):
-            asyncio.run(_awaited(result))
+            _LOOP.run_until_complete(_awaited(result))
     except Exception:  # it raised in the attempt as well, and the model read that
         return
 
@@ -297,7 +300,7 @@ class Environments:
         return dict(getattr(self.env, "tool_map", {}))
 
     def grade(self, index: int, answer: Any) -> dict[str, Any]:
-        state = asyncio.run(self._scored(self.data[index], answer))
+        state = _LOOP.run_until_complete(self._scored(self.data[index], answer))
         return {"score": float(state["reward"]), "metrics": dict(state.get("metrics") or {})}
 
     async def _scored(self, row: dict[str, Any], answer: Any) -> Any:
