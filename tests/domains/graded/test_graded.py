@@ -316,7 +316,7 @@ def test_a_gold_that_the_grader_accepts_is_a_solution(tmp_path: Path) -> None:
         assert domain.solution(key) == ("Count to 0.", '{"upto": 0}')
     with opened(write(tmp_path / "text")) as domain:
         assert domain.solution(next(iter(domain.rows))) == ("What is 0 and 1?", "1")
-        assert domain.reference(next(iter(domain.rows))) == "1"
+        assert domain.reference(next(iter(domain.rows))) == {"answer": "1"}
     refuses = "def grade(task, answer):\n    return False\n"
     with opened(write(tmp_path / "none", refuses)) as domain:
         assert domain.solution(next(iter(domain.rows))) is None
