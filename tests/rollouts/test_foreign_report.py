@@ -11,6 +11,7 @@ import pytest
 from meta_agent.core.protocols import RolloutFailure
 from meta_agent.readers.evidence import exemplars
 from meta_agent.readers.foreign import read_foreign
+from meta_agent.readers.foreign._shape import Shape
 from meta_agent.readers.formats import read_rollouts
 
 from .foreign import DIALOGUE, GOLDEN, first, golden, ours, place, read, report, shown
@@ -275,3 +276,14 @@ def test_an_attempt_without_a_reply_has_no_last_words(tmp_path: Path) -> None:
     (rollout,) = read(tmp_path, {"example_id": 1, "prompt": prompt, "completion": []})
     ((example,),) = exemplars([rollout]).values()
     assert "two" not in example.last_words
+
+
+def test_quantiles_do_not_depend_on_the_order_of_rows() -> None:
+    shape = Shape()
+    for length, count in ((1, 4096), (1000, 11_904)):
+        text = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "x" * length}]
+        attempt = ours(messages=text)
+        for _ in range(count):
+            shape.add(attempt, rewarded=False)
+    metrics = shape.metrics()
+    assert (metrics["chars_p50"], metrics["chars_p90"], metrics["chars_max"]) == (1000, 1000, 1000)

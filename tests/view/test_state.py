@@ -9,6 +9,7 @@ import pytest
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.ledger import Ledger
 from meta_agent.reports import STEP_KINDS, RunState, decisions_on_commit, reduce
+from meta_agent.reports._parts import CellView, Measured
 from meta_agent.reports.documents import log_json, status_json
 
 from .sample import write_sample
@@ -184,3 +185,12 @@ def test_log_holds_every_step_and_event(ledger: Ledger) -> None:
     document = log_json("r1", steps, events)
     assert (len(document["steps"]), len(document["events"])) == (len(steps), len(events))
     assert all(step["done"] for step in document["steps"])
+
+
+def test_a_field_of_another_type_reads_as_empty() -> None:
+    odd = {"split": 3, "n": "x", "clean_success": True, "success": 1, "ci": ["a", 1], "seed": False}
+    measured = Measured.parse(odd)
+    assert (measured.split, measured.n, measured.clean_success) == ("", 0, None)
+    assert (measured.success, measured.ci, measured.seed) == (1.0, None, None)
+    cell = CellView.parse({"members": "abc", "valid": "yes", "delta": 0.5})
+    assert (cell.members, cell.valid, cell.delta) == ((), False, 0.5)

@@ -16,7 +16,6 @@ from datetime import date, time
 from pathlib import Path
 from typing import Any, Final
 
-from meta_agent.core.distribution import install
 from meta_agent.core.errors import ConfigError, PreflightError
 from meta_agent.core.parsing.strict import check_depth
 from meta_agent.core.protocols import JSON
@@ -37,7 +36,7 @@ def parquet_module() -> Any:  # pyarrow has no types
     except ImportError as error:
         raise PreflightError(
             "Parquet files need pyarrow, which is not installed",
-            hint=f"{install('train')}, or export the table as JSON lines",
+            hint="pip install pyarrow, or export the table as JSON lines",
         ) from error
     return parquet
 

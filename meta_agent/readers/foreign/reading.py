@@ -265,6 +265,9 @@ class _Reader:
         if unit == "calls_of_tool":
             tool = metric.removeprefix("behaviour.tool_failure.")
             return self.behaviour[_RESULTS].calls[tool], UNITS[unit]
+        if metric == "behaviour.sequence_diversity":
+            ways = self.behaviour[_CALLS].sequences.values()
+            return sum(sequence.total() > 1 for sequence in ways), UNITS[unit]
         return totals[unit], UNITS[unit]
 
     def _totals(self) -> dict[str, int]:
@@ -275,7 +278,7 @@ class _Reader:
             "judged": self.outcomes,
             "tasks": len(self.score.tasks),
             "scored": self.score.counts["n"] or self.n,
-            "groups": sum(count > 1 for count in self.shape.groups.values()),
+            "groups": sum(group.rewards.n > 1 for group in self.signal[_PAID].groups.values()),
             "paid": self.signal[_PAID].n,
             "paid_and_judged": self.signal[_PAID_AND_JUDGED].n,
             "token_rows": acting.token_rows,

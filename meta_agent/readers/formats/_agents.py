@@ -66,8 +66,13 @@ def _read_mini(row: Row, count: Count) -> Draft:
     if not items:
         raise RowError("field messages: expected at least one message (the run never began)")
     # Version 1.1 ends with a message of the role `exit`.
-    raw = [_chat(item, count) for item in items if as_object(item).get("role") != "exit"]
-    messages = parse_messages(raw, "messages", count)
+    raw, messages = [], list[Message]()
+    for item in items:
+        if as_object(item).get("role") != "exit":
+            chat = _chat(item, count)
+            parsed = parse_messages([chat], "messages", count)
+            messages += parsed  # several for a message of Anthropic's blocks
+            raw += [chat] * len(parsed)
     draft = _MINI.draft(row, count)
     draft.converse(messages)
     draft.messages, draft.turns = messages, draft.turns or 0

@@ -5,8 +5,9 @@ A step of the `agent` becomes a reply, and the results in its observation follow
 Context that was copied from an earlier trajectory belongs to the prompt. Trajectories of subagents
 are counted as left out.
 A trial is a `result.json` with the trajectory in the folder `agent/` beside it. Only the result
-holds the task, the reward, and why a trial failed. An agent that ran out of time is judged all the
-same, so a timeout is an ending and no error. A reward of Harbor is no outcome by itself:
+holds the task, the reward, and why a trial failed. An agent that ran out of time or ended with an
+error is judged all the same. So an exception is an error only if the verifier gave no reward.
+A reward of Harbor is no outcome by itself:
 `--solved-at 1` counts a full reward as solved.
 """
 
@@ -146,8 +147,8 @@ def _read_trial(row: Row, count: Count) -> Draft:
     draft.rewards = numbers_of(row.object("verifier_result").object("rewards"), count) or None
     draft.policy, draft.cost = draft.policy or about.policy, draft.cost or about.cost
     kind = failed.text("exception_type") or "an exception"
-    if failed and kind == "AgentTimeoutError":
-        draft.stop_reason = "wall_limit"
+    if failed and (draft.rewards or kind == "AgentTimeoutError"):
+        draft.stop_reason = "wall_limit" if kind == "AgentTimeoutError" else "error"
     elif failed:
         of_judge = any(word in kind.lower() for word in _JUDGES)
         detail = f"{kind}: {failed.text('exception_message') or ''}"[:ERROR_CHARS]

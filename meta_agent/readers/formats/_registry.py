@@ -17,6 +17,7 @@ from meta_agent.readers.formats._inspect import INSPECT
 from meta_agent.readers.formats._openai import DIALOGUES, NEMO_GYM
 from meta_agent.readers.formats._openhands import OPENHANDS
 from meta_agent.readers.formats._row import Row, RowError, has
+from meta_agent.readers.formats._traces import TRACES
 from meta_agent.readers.formats._training import TRL, VERIFIERS, VERL
 
 _SHOWN_FIELDS: Final = 12
@@ -47,7 +48,7 @@ _BUILT_IN: Final = {
     format_.name: format_
     for format_ in (
         *(OWN, PREDICTIONS, REPORTS, TRL, DIALOGUES, MINI_SWE_AGENT, NEMO_GYM, VERIFIERS, ATIF),
-        *(HARBOR, VERL, OPENHANDS, INSPECT, TAU_BENCH, SWE_AGENT),
+        *(HARBOR, VERL, TRACES, OPENHANDS, INSPECT, TAU_BENCH, SWE_AGENT),
     )
 }
 FORMATS: Final = Registry[Format]("rollout format", registry.READERS, _BUILT_IN)

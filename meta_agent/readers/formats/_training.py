@@ -70,13 +70,16 @@ def _read_verifiers(row: Row, count: Count) -> Draft:
 def _name_task(draft: Draft, row: Row, run: Row) -> None:
     """Sets a draft's task name, which includes the environment: examples are numbered in each.
 
-    Attempts at one example in one training step form a group.
+    If nothing names the environment, the prompt is part of the name. Attempts at one example in one
+    training step form a group.
     """
-    names = [row.get(name) for name in ("task", "env_id", "env_name")]
-    first = next((name for name in names if isinstance(name, str) and name), None)
-    task = first if first not in (None, "default") else _stated(run, "env_id") or first
-    draft.domain = task or ""
-    draft.task_key = f"{task}/{draft.task_key}" if task else draft.task_key
+    task = _stated(row, "task")
+    environment = _stated(row, "env_id") or _stated(row, "env_name") or _stated(run, "env_id")
+    names = [name for name in (environment, task) if name and name != "default"]
+    if not names and draft.prompt:
+        names = [f"prompt-{digest(list(draft.prompt))[:12]}"]
+    draft.domain = environment or task or ""
+    draft.task_key = "/".join([*dict.fromkeys(names), str(draft.task_key)])
     step = row.integer("step")
     draft.group = None if step is None else f"{draft.task_key}@{step}"
 
@@ -118,9 +121,9 @@ VERIFIERS: Final = Format(
 
 # --- TRL ------------------------------------------------------------------------------------------
 # The Parquet tables that `log_completions` writes, one row an attempt: `step, prompt, completion,
-# advantage`, and one column for each reward function. Other columns that hold numbers are rewards
-# too. A group is a prompt at a step. The table has no outcome, stop reason or reward weights: the
-# total reward is the plain sum.
+# advantage`, and one column of floats for each reward function. What a reward function logs beside
+# (`log_extra`) is not a reward; it is told apart by its type. A group is a prompt at a step. The
+# table has no outcome, stop reason or reward weights: the total reward is the plain sum.
 
 _TRL: Final = Keys(advantage="advantage")
 _TRL_OWN: Final = ("step", "prompt", "completion", "advantage")
@@ -160,11 +163,11 @@ def _trl_rewards(row: Row, count: Count) -> dict[str, float] | None:
         if name in _TRL_OWN:
             continue
         row.used.add(name)
-        number = finite(value) if type(value) in (int, float) else None
+        number = finite(value) if type(value) is float else None
         if number is not None:
             rewards[name] = number
         elif value is not None:  # a reward function may give None: then TRL logs NaN
-            count(f"{name} ({'not finite' if type(value) is float else 'not a number'})")
+            count(f"{name} ({'not finite' if type(value) is float else 'no reward: not a float'})")
     return rewards or None
 
 
@@ -183,7 +186,7 @@ TRL: Final = Format(
 # What else a reward function returned stands beside it: numbers become reward components of weight
 # 0, and `acc` of true, false, 1 or 0, which verl takes for its accuracy, is the outcome.
 
-_VERL: Final = Keys(skip="request_id uid index")
+_VERL: Final = Keys(group="uid", skip="request_id index")
 
 
 def _read_verl(row: Row, count: Count) -> Draft:
@@ -194,7 +197,9 @@ def _read_verl(row: Row, count: Count) -> Draft:
     prompt: dict[str, Any] = {"role": "user", "content": text}
     draft.converse([prompt, {"role": "assistant", "content": reply}])
     draft.tool_events = None
+    uid = draft.group  # verl's own name of a group; dumps of older versions lack it
     _of_step(draft, step)
+    draft.group = f"{uid}@{step}" if uid else draft.group
     score, truth = row.number("score"), row.get("gts")
     draft.verifier_inputs = {} if truth is None else {"answer": truth}
     draft.outcome = row.flag("acc") if row.values.get("acc") in (0, 1) else None
