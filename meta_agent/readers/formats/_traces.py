@@ -57,11 +57,11 @@ def _read(row: Row, count: Count) -> Draft:
         draft.task_key = f"{draft.domain}/{draft.task_key}"
     nodes = [as_object(node) for node in row.items("nodes") or ()]
     path = _path(nodes)
-    given = next((i for i, at in enumerate(path) if nodes[at].get("sampled")), len(path))
+    first_reply = next((i for i, at in enumerate(path) if nodes[at].get("sampled")), len(path))
     messages = [nodes[at].get("message") for at in path]
-    before = parse_messages(messages[:given], "nodes", count)
+    before = parse_messages(messages[:first_reply], "nodes", count)
     draft.messages, draft.tool_events, draft.turns, draft.prompt = [], [], 0, before
-    draft.converse([*before, *parse_messages(messages[given:], "nodes", count)], len(before))
+    draft.converse([*before, *parse_messages(messages[first_reply:], "nodes", count)], len(before))
     for name in row.object("rewards").values:
         _add_reward(draft, name, row.object("rewards").get(name), count)
     for name, value in numbers_of(row.object("metrics"), count).items():
