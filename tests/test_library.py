@@ -17,39 +17,10 @@ import meta_agent
 from meta_agent.composition.given import _harness, source_of
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.resources import shipped_harness
-from tests.loopback import Call, Say, openai_server
+from tests.loopback import openai_server
+from tests.sums import ROWS, adds, grade, settings
 
-BONUS = 1
 LONG = "Answer with a number. " * 200  # longer than a file's name may be
-ROWS = [{"prompt": f"What is {n} + 1?", "sum": n + BONUS, "n": n} for n in range(16)]
-
-
-def total(text: str) -> int:
-    return int(re.sub(r"\D", "", text) or -1)
-
-
-def grade(task: dict[str, Any], answer: str) -> bool:
-    return total(answer) == task["n"] + BONUS
-
-
-def adds(call: Call) -> Say:
-    """Adds, and every fifth sum is wrong."""
-    asked = str(call.messages[-1]["content"])
-    number = int(asked.split("What is ")[1].split(" ")[0])
-    return Say(str(number + 1 + (number % 5 == 0)))
-
-
-def settings(tmp_path: Path, url: str) -> dict[str, Any]:
-    return {
-        "workspace": tmp_path / "ws",
-        "policy": "openai/adds",
-        "base_urls": {"policy": url},
-        "sandbox": "process",
-        "allow_unsafe_process": True,
-        "generations": 1,
-        "candidates": 1,
-        "samples": 1,
-    }
 
 
 @pytest.mark.slow
@@ -71,6 +42,7 @@ def test_five_lines_give_a_result_that_a_notebook_shows(tmp_path: Path) -> None:
     assert again.run == result.run, "the same call reads the run that is done"
 
 
+@pytest.mark.slow
 def test_async_code_awaits_it_while_its_own_loop_goes_on(tmp_path: Path) -> None:
     ticks: list[int] = []
 
@@ -136,6 +108,7 @@ AGENTS: dict[str, Callable[[Path], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", AGENTS)
 def test_an_agent_in_any_form_acts_and_is_graded(tmp_path: Path, form: str) -> None:
     with openai_server(adds, serial=False) as url:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from meta_agent.domains import DomainOptions, open_domain
 from meta_agent.domains.check import CheckReport, check_tasks, render, write_manifest
 from meta_agent.domains.checking._subject import Subject, repetitions
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 STORY = (
     "Ada buys {n} apples at the market and gives two of them to her brother, who already has "
     "seven. How many apples does her brother have when she comes home in the evening?"
@@ -150,31 +148,18 @@ def test_an_unknown_domain_is_refused(tmp_path: Path) -> None:
         check_file(tmp_path / "x.jsonl", domain="chess")
 
 
-def sample(name: str) -> Path:
-    if not (SHARED / name).is_file():
-        pytest.skip(f"no shared sample {name}")
-    return SHARED / name
-
-
-def test_aime_is_fit() -> None:
-    report = check_file(sample("AIME24.json"), domain="math")
-    assert report.ok and len(report.tasks) == 30, render(report)
-
-
-@pytest.mark.slow
-def test_the_first_humaneval_tasks_are_fit(tmp_path: Path) -> None:
-    with gzip.open(sample("HumanEval.jsonl.gz"), "rt", encoding="utf-8") as file:
-        rows = [json.loads(next(file)) for _ in range(3)]
-    path = write(tmp_path / "humaneval.jsonl", *rows)
-    report = check_file(path, domain="code", sandbox="process", jobs=1)
-    assert all(task.ok for task in report.tasks), render(report)
-
-
-def test_a_release_with_r2e_rows_is_read_and_its_missing_golds_are_named() -> None:
+def test_a_release_with_r2e_rows_is_read_and_its_missing_golds_are_named(tmp_path: Path) -> None:
     from meta_agent.domains.checking._swe import subjects_of
     from meta_agent.domains.swe import load_tasks_domain
 
-    domain = load_tasks_domain(sample("swebench_verified_sample.jsonl"), sandbox="process")
-    first, second = subjects_of(domain).tasks
-    assert first.key == "astropy__astropy-14369" and first.size.endswith(" tests")
+    swe = {"instance_id": "o__r-1", "repo": "o/r", "base_commit": "f" * 40, "test_patch": ""}
+    swe |= {"problem_statement": "It breaks.", "PASS_TO_PASS": "[]"}
+    swe |= {"image": "x/r:1", "source": {"image_path": "/testbed"}}
+    swe["FAIL_TO_PASS"] = '["t.py::test_a"]'
+    r2e = {"repo": "aiohttp", "commit_hash": "dfaafac078d3", "docker_image": "x/aiohttp:d"}
+    r2e |= {"problem_statement": "It breaks too.", "relevant_files": "['a.py']"}
+    r2e |= {"expected_output_json": '{"test_a": "PASSED"}', "parsed_commit_content": None}
+    path = write(tmp_path / "release.jsonl", swe, r2e)
+    first, second = subjects_of(load_tasks_domain(path, sandbox="process")).tasks
+    assert first.key == "o__r-1" and first.size.endswith(" tests")
     assert all("no gold patch" in subject.complaints[0] for subject in (first, second))

@@ -10,10 +10,11 @@ import pytest
 import meta_agent
 from meta_agent.core.errors import PreflightError
 from tests.loopback import openai_server, refused_url
-from tests.test_library import ROWS, adds, grade, settings
-from tests.trackers.test_trackers import hook
+from tests.sums import ROWS, adds, grade, settings
+from tests.trackers._hook import hook
 
 
+@pytest.mark.slow
 def test_a_run_calls_at_its_end_and_not_when_it_is_read_again(tmp_path: Path) -> None:
     given: dict[str, Any] = {"tasks": ROWS[:16], "grade": grade}
     with openai_server(adds, serial=False) as url, hook() as (address, heard):
@@ -23,6 +24,7 @@ def test_a_run_calls_at_its_end_and_not_when_it_is_read_again(tmp_path: Path) ->
     assert address.encode() not in (tmp_path / "ws/ledger.sqlite").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_run_whose_listeners_are_down_ends_as_ever(tmp_path: Path) -> None:
     with openai_server(adds, serial=False) as url, refused_url() as nobody:
         result = meta_agent.optimize(

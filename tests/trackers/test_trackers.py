@@ -7,10 +7,7 @@ import sqlite3
 import struct
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,6 +17,7 @@ from meta_agent.reports.terminal.display import Event
 from meta_agent.trackers import Place, listening
 from meta_agent.trackers import _listening as module
 from tests.loopback import refused_url
+from tests.trackers._hook import hook
 
 SERIES = ("g0/all/s0", "g0/all/s1")
 pytestmark = pytest.mark.filterwarnings("default")  # the trackers' own
@@ -134,31 +132,6 @@ def test_a_tracker_that_is_down_is_one_warning(
         monkeypatch.setenv("MLFLOW_TRACKING_URI", url)
         (warning,) = tell_a_run(tmp_path, "mlflow")
     assert warning.startswith("--log mlflow is off from here on: ")
-
-
-@contextmanager
-def hook(status: int = 200, wait: threading.Event | None = None) -> Iterator[tuple[str, list[Any]]]:
-    """A URL that is called."""
-    heard: list[Any] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            heard.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-            if wait:
-                wait.wait(30)
-            self.send_response(status)
-            self.send_header("content-length", "0")
-            self.end_headers()
-
-        def log_message(self, format: str, *args: Any) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/hook", heard
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def test_a_person_is_called_at_the_end(tmp_path: Path) -> None:

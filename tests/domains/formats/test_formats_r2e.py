@@ -13,7 +13,6 @@ from meta_agent.domains.formats import read_swebench
 from meta_agent.domains.swe._patch import apply, overlay, parse
 from meta_agent.domains.swe.grading._command import is_whole_map
 
-SAMPLE = Path(__file__).resolve().parents[4] / "shared/data/swebench_verified_sample.jsonl"
 ROW: dict[str, Any] = {
     "repo": "aiohttp",
     "commit_hash": "dfaafac078d3",
@@ -30,15 +29,17 @@ def write(path: Path, row: Any) -> Path:
     return path
 
 
-def test_the_sample_holds_one_row_of_each_kind() -> None:
-    if not SAMPLE.is_file():
-        pytest.skip("no shared sample swebench_verified_sample.jsonl")
-    swe, r2e = read_swebench(SAMPLE)
-    assert swe.instance_id == "astropy__astropy-14369"
-    assert len(swe.fail_to_pass) > 0
-    assert swe.patch is None, "this release drops the gold patch"
-    assert r2e.repo == "aiohttp"
-    assert is_whole_map(r2e.expected, dict(r2e.expected))
+def test_rows_of_both_kinds_stand_in_one_file(tmp_path: Path) -> None:
+    """As in a release that drops the gold patches."""
+    swe = {"instance_id": "o__r-1", "repo": "o/r", "base_commit": "f" * 40, "test_patch": ""}
+    swe |= {"problem_statement": "It breaks.", "PASS_TO_PASS": "[]", "idx": 0}
+    swe["FAIL_TO_PASS"] = '["t.py::test_a"]'
+    path = tmp_path / "both.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in (swe, {**ROW, "idx": 1})))
+    first, second = read_swebench(path)
+    assert (first.instance_id, first.fail_to_pass) == ("o__r-1", ("t.py::test_a",))
+    assert first.patch is None
+    assert second.repo == "aiohttp" and is_whole_map(second.expected, dict(second.expected))
 
 
 def test_a_row_keeps_what_grading_and_showing_need(tmp_path: Path) -> None:

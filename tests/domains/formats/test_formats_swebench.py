@@ -11,7 +11,6 @@ import pytest
 from meta_agent.core.errors import ConfigError
 from meta_agent.domains.formats import read_swebench, semantic_key
 
-SAMPLE = Path(__file__).parents[4] / "shared" / "data" / "swebench_verified_sample.jsonl"
 PATCH = "diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a = 1\n+a = 2\n"
 ROW: dict[str, Any] = {
     "instance_id": "o__r-1",
@@ -148,14 +147,3 @@ def test_all_splits_are_filled_by_the_hash(tmp_path: Path) -> None:
 def test_an_explicit_split_wins(tmp_path: Path) -> None:
     row = read_one(tmp_path, split="vault")
     assert (row.split, row.split_is_explicit) == ("vault", True)
-
-
-def test_the_first_row_of_that_release_is_read(tmp_path: Path) -> None:
-    if not SAMPLE.exists():
-        pytest.skip(f"the public sample {SAMPLE.name} is not beside this checkout")
-    first = SAMPLE.read_text(encoding="utf-8").split("\n")[0] + "\n"
-    row = read_swebench(write(tmp_path, first))[0]
-    assert row.instance_id == "astropy__astropy-14369"
-    assert len(row.fail_to_pass) == 3
-    assert all("::" in test for test in row.expected_ids)
-    assert row.patch is None

@@ -15,7 +15,7 @@ from meta_agent.core.errors import BudgetError, ConfigError, InfrastructureError
 from meta_agent.core.ledger import Ledger
 from tests.domains.graded.test_graded import opened, write
 from tests.loopback import Call, Say, openai_server
-from tests.test_library import adds
+from tests.sums import adds
 
 ROWS = [{"prompt": f"What is {n} + 1?", "gold": str(n + 1), "n": n} for n in range(16)]
 
