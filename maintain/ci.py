@@ -1,6 +1,7 @@
 """What `.ci/run` asks: which checks of `.ci/shards.toml` run, what failed, what to say at the end.
 
     python3 -m maintain.ci choose [--all]        the checks that run, a line each; reasons on stderr
+    python3 -m maintain.ci of SHARD CHECK...     those of the checks that belong to the shard
     python3 -m maintain.ci values KEY CHECK...   what the table says of these checks, a line each
     python3 -m maintain.ci failing               the tests that the last call of pytest left failing
     python3 -m maintain.ci report FOLDER         the end of the output; exit status 1 if CI fails
@@ -18,7 +19,7 @@ import subprocess  # noqa: TID251
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -182,17 +183,23 @@ def main(words: Sequence[str]) -> int:
                 print(name)
             print(since_nightly(), file=sys.stderr)
         case ["values", key, *names]:
+            rows = [table()[name].get(key, ()) for name in names]
+            _print_lines(dict.fromkeys(line for value in rows for line in _as_lines(value)))
+        case ["of", shard, *names]:
             checks = table()
-            values = (checks[name].get(key, ()) for name in names)
-            print(*dict.fromkeys(line for value in values for line in _as_lines(value)), sep="\n")
+            _print_lines(name for name in names if checks[name]["shard"] == shard)
         case ["failing"]:
-            print(*failing(), sep="\n")
+            _print_lines(failing())
         case ["report", folder]:
             return 0 if report(Path(folder)) else 1
         case _:
             print(__doc__, file=sys.stderr)
             return 2
     return 0
+
+
+def _print_lines(lines: Iterable[str]) -> None:
+    sys.stdout.writelines(f"{line}\n" for line in lines)
 
 
 def _as_lines(value: Any) -> list[str]:
