@@ -31,7 +31,6 @@ def test_the_race_makes_no_attempt_beyond_those_declared(kind: str) -> None:
 
 
 def test_the_engine_beside_it_gets_as_many() -> None:
-    pytest.importorskip("gepa", reason="pip install gepa==0.1.4")
     drawn = world("A")
     ended = by_gepa(drawn, 600)
     assert 0.9 * 600 <= drawn.made <= 600 + 36 and ended.asked > 3
