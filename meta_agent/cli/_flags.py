@@ -209,7 +209,9 @@ FLAGS: Final[dict[str, Flag]] = {
         int, _MACHINE, "Attempts that call a server at the same time. [default: 8]"
     ),
     "threads": Flag(
-        int, _MACHINE, "CPU threads of one training; they affect its result. [default: 1]"
+        int,
+        _MACHINE,
+        "CPU threads of a training; they affect its result. [default: 1; staged: all cores]",
     ),
     "jobs": Flag(
         int, _MACHINE, "Trainings at the same time. [default: CPU cores; for hf: as many as fit]"

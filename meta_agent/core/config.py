@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -213,7 +214,7 @@ class RunConfig(BaseModel):
     replay_match: Literal["exact", "position"] = "exact"
     """How `replay:` matches a request: `exact` by its text, `position` by its number."""
     threads: int = Field(default=1, ge=1, le=256)
-    """CPU threads of one training process. Changes results, since sums are split differently."""
+    """CPU threads of a training process. Changes results. Not given: 1; if staged, all cores."""
     jobs: int | None = Field(default=None, ge=1, le=256)
     """Training processes at a time. None: one for each CPU core, or for an `hf:` policy as many as
     fit."""
@@ -246,7 +247,8 @@ class RunConfig(BaseModel):
             return values
         if str(values.get("train_steps")) != "0":
             values = {"strategy": "staged", **values}
-        return {"lora_rank": 16, **values} if values.get("strategy") == "staged" else values
+        usual = {"lora_rank": 16, "threads": min(os.cpu_count() or 1, 16)}
+        return usual | values if values.get("strategy") == "staged" else values
 
     @field_validator("domain")
     @classmethod

@@ -98,12 +98,12 @@ def test_a_promotion_is_attributed_in_its_merge_record_and_note(bench: Bench) ->
 def test_an_old_policy_that_cannot_act_under_the_new_harness_is_told(bench: Bench) -> None:
     from meta_agent.core.errors import CandidateError
 
-    def script(tree: HarnessTree) -> float:
+    def acts(tree: HarnessTree, _unit: object) -> float:
         if marks(tree):
             raise CandidateError("no such tool", reason="broken")
         return 0.4
 
-    bench.lab.script = script
+    bench.lab.acts = acts
     candidate, told = attributed_to(bench, Idea("new", "scaffold"))
     assert "no such tool" in told["failed"] and told["effects"] == {}
     assert attribution_note(candidate.id, told)

@@ -17,6 +17,7 @@ from meta_agent.domains.nano import NanoSwe
 from meta_agent.domains.nano.math import NanoMath
 from meta_agent.policies.training import PolicyChild, open_checkpoint
 from meta_agent.policies.training._wire import warm_folder
+from tests.models import _bpe
 from tests.training import test_run
 from tests.training._rows import ANSWERS, attempt
 
@@ -146,3 +147,46 @@ def test_a_stop_ends_a_warm_up_between_two_steps(
             warmup=[attempt(NanoSwe().tasks("train")[0])], seal_every=1, stopping=lambda: True,
         )  # fmt: skip
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.train
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of transformers, about TRL's settings
+def test_rows_that_begin_alike_teach_what_they_teach_apart(tmp_path: Path) -> None:
+    import torch
+    from datasets import Dataset
+
+    from meta_agent.policies.training import _imitation, _local
+    from meta_agent.policies.training._recipe import plan_training
+    from meta_agent.policies.training._wire import TrainJob, TrainSettings
+
+    place = _bpe.write(tmp_path / "tiny")
+    policy = _local.load(place, TrainSettings(), foreign=True)
+    begin = [5, 9, 14, 3, 8, 21]
+    ends = [([7, 11], [4, 6, 2]), ([12], [15, 2]), ([7, 13, 19], [16, 10, 18, 2])]
+    rows = [
+        {"input_ids": [*begin, *asked, *reply],
+         "labels": [-100] * (len(begin) + len(asked)) + reply}
+        for asked, reply in ends
+    ]  # fmt: skip
+    job = TrainJob(RECIPE, 1, 1, tmp_path / "out")
+    plan = plan_training(RECIPE, steps=1, seed=1, output_dir=str(tmp_path), checkpointing=True)
+    trainer = _imitation._trainer(policy, plan, job, Dataset.from_list(rows))
+    batch = next(iter(trainer.get_train_dataloader()))
+    assert _imitation.shared_tokens(batch["input_ids"], batch["labels"] != -100) == len(begin)
+    loss = trainer.training_step(trainer.model, batch)
+    weights = [p for p in trainer.model.parameters() if p.grad is not None]
+    packed = [weight.grad.clone() for weight in weights]
+    trainer.model.zero_grad()
+    apart = torch.zeros(())
+    count = sum(len(reply) for _, reply in ends)
+    for row in rows:
+        ids = torch.tensor([row["input_ids"]])
+        logits = trainer.model(input_ids=ids).logits[0, :-1]
+        labels = torch.tensor(row["labels"])[1:]
+        part = torch.nn.functional.cross_entropy(logits, labels, reduction="sum") / count
+        part.backward()
+        apart += part.detach()
+    assert loss.item() == pytest.approx(apart.item(), rel=1e-5)
+    assert len(packed) > 3
+    for weight, gradient in zip(weights, packed, strict=True):
+        assert torch.allclose(weight.grad, gradient, atol=1e-6)

@@ -2,7 +2,9 @@
 
 Promises: only tokens that the policy itself has to write carry loss. Rows are read by the same code
 that samples, so that the policy is taught what it will see. The loaded policy, the rows and the
-seed determine the result. A warm-up runs on the first device alone, in one process.
+seed determine the result. A warm-up runs on the first device alone, in one process. What the
+prompts of a step's rows begin with, such as worked examples, is computed once for all of them
+(`passes.chunks`); the loss is the mean over the tokens that carry one, as TRL's is.
 
 Not covered: whether the rows are successes; the lab has checked that (`core.lab.warmup`).
 """
@@ -15,7 +17,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import torch
+from torch import Tensor
 from transformers import PrinterCallback, TrainerCallback, set_seed
+from trl import SFTConfig, SFTTrainer
 
 from meta_agent.core.errors import CandidateError
 from meta_agent.core.harness.recipe import SFT_ROWS
@@ -26,9 +31,11 @@ from meta_agent.policies.training._local import LocalPolicy, naming_memory_error
 from meta_agent.policies.training._recipe import TrainingPlan, plan_training
 from meta_agent.policies.training._wire import TrainJob
 from meta_agent.policies.training.checkpoint import naming_full_disk
+from meta_agent.policies.training.memory import kept_tokens, shape_of
+from meta_agent.policies.training.passes.chunks import can_pack, chunks_of, packed_chunks_of
+from meta_agent.policies.training.passes.recomputing import Recomputing
 
 _log = logging.getLogger(__name__)
-ROWS_AT_ONCE: Final = 4
 _NO_LOSS: Final = -100
 _SHARED: Final = (
     *("seed", "use_cpu", "bf16", "gradient_checkpointing", "optim", "weight_decay"),
@@ -94,23 +101,59 @@ def _examples(policy: LocalPolicy, rows: Sequence[JSON]) -> Iterator[dict[str, l
         }
 
 
-def _trainer(policy: LocalPolicy, plan: TrainingPlan, job: TrainJob, examples: Any) -> Any:
-    from trl import SFTConfig, SFTTrainer
+class _Imitating(SFTTrainer):  # type: ignore[misc]
+    """TRL's trainer with the tokens that begin all rows of a step computed once."""
 
+    def __init__(self, *, packs: bool, tokens: int, kept_tokens: int, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._chunks_of = packed_chunks_of if packs else chunks_of
+        self._pass_tokens, self._recomputing = tokens, Recomputing(kept_tokens)
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
+        model.train()
+        batch = self._prepare_inputs(inputs)
+        ids, carries = batch["input_ids"], batch["labels"] != _NO_LOSS
+        shared = shared_tokens(ids, carries)
+        score, keep = carries[:, shared:], ids.shape[1] - shared
+        loss = torch.zeros((), device=ids.device)
+        for chunk in self._chunks_of(
+            ids, batch["attention_mask"], score, keep, self._pass_tokens, 1
+        ):
+            self._recomputing.prepare(model, chunk)
+            with self.accelerator.autocast():
+                out = model(
+                    input_ids=chunk.ids, labels=chunk.labels, fused_lm_head=True, **chunk.inputs
+                )
+            part = -out.log_probs[chunk.scored].sum() / score.sum()
+            self.accelerator.backward(part)
+            loss += part.detach()
+        return loss
+
+
+def shared_tokens(ids: Tensor, carries: Tensor) -> int:
+    """Returns how many first tokens all rows share, at least 1, before any that carries loss."""
+    differs = (ids != ids[:1]).any(0) | carries.any(0)
+    return max(1, int(differs.int().argmax())) if differs.any() else 1
+
+
+def _trainer(policy: LocalPolicy, plan: TrainingPlan, job: TrainJob, examples: Any) -> Any:
     config = SFTConfig(
         output_dir=plan.config.output_dir,
         max_steps=job.steps,
         learning_rate=job.recipe["sft_learning_rate"],
         lr_scheduler_type="constant",
-        per_device_train_batch_size=ROWS_AT_ONCE,
-        gradient_accumulation_steps=SFT_ROWS // ROWS_AT_ONCE,
+        per_device_train_batch_size=SFT_ROWS,
         max_length=None,
         report_to=[],
         save_strategy="no",
         logging_steps=1,
         **{name: getattr(plan.config, name) for name in _SHARED},
     )
-    trainer = SFTTrainer(
+    is_hf, settings = policy.opened.kind == "hf", policy.settings
+    trainer = _Imitating(
+        packs=is_hf and can_pack(policy.model),
+        tokens=settings.tokens_per_pass,
+        kept_tokens=kept_tokens(shape_of(policy.opened.path), settings) if is_hf else 0,
         model=policy.model,
         args=config,
         train_dataset=examples,

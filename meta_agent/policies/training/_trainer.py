@@ -54,6 +54,7 @@ from meta_agent.policies.training import _metrics
 from meta_agent.policies.training._wire import Row
 from meta_agent.policies.training.passes.chunks import Chunk, chunks_of, packed_chunks_of
 from meta_agent.policies.training.passes.ranks import Ranks
+from meta_agent.policies.training.passes.recomputing import Recomputing
 from meta_agent.policies.training.passes.shards import Shards
 
 TOKENS_PER_PASS: Final = 1536
@@ -109,8 +110,7 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         while longer passes compute them again.
         """
         self._chunks_of = packed_chunks_of if packs else chunks_of
-        self._kept_tokens = kept_tokens
-        self._recomputing_layers: list[Any] | None = None
+        self._recomputing = Recomputing(kept_tokens)
         self._ask, self._emit, self._group_size = ask, emit, group_size
         self._on_step, self._seals_at = on_step, seals_at
         self._tokens_per_pass = tokens_per_pass
@@ -264,7 +264,7 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         for at, chunk, counts in self._ranks.deal(passes.chunks):
             more = at + self._ranks.count - self._ranks.rank < len(passes.chunks)
             with self._ranks.accumulating(model, more=more):
-                self._recompute(model, chunk.ids.numel() > self._kept_tokens)
+                self._recomputing.prepare(model, chunk)
                 out = self._forward(model, chunk, at)
                 outputs, gradients = [out.log_probs[chunk.scored]], [by_logp[chunk.places] * counts]
                 entropy = out.entropy[chunk.scored]
@@ -285,17 +285,6 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
             return model(
                 input_ids=chunk.ids, labels=chunk.labels, fused_lm_head=True, **chunk.inputs
             )
-
-    def _recompute(self, model: Any, again: bool) -> None:
-        """Sets whether the layers compute their activations again in the backward pass."""
-        if self._recomputing_layers is None:
-            self._recomputing_layers = [
-                layer
-                for layer in model.modules()
-                if getattr(layer, "gradient_checkpointing", False)
-            ]
-        for layer in self._recomputing_layers:
-            layer.gradient_checkpointing = again
 
     def _focus_of(self, inputs: dict[str, Any]) -> _Focus:
         mask = inputs["completion_mask"].bool()
