@@ -92,7 +92,7 @@ def spread(clean: Matrix) -> Spread:
 
     runs, tasks = clean.shape
     if runs < 2:
-        raise ConfigError(f"{runs} run has no spread", hint="benchmarks/calibrate.py --seeds 4")
+        raise ConfigError(f"{runs} run has no spread", hint="store four runs or more")
     shares = clean.mean(axis=1)
     total, df = float(shares.std(ddof=1)), runs - 1
     task_rates = clean.mean(axis=0)

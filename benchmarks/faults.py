@@ -11,8 +11,7 @@ the loop's: `meta_agent.core.lab.inspector.findings_about`, after static and con
 3. *Clean controls.* The competent harness under honest edits and other seeds: findings by code, and
    how many were called INVALID. With `--stored WORKSPACE`, also all pairs of stored A/A runs.
 4. *Repairs* (`--repair-steps N`, nano-swe). For each planted harness fault: does the rules agent,
-   after N training steps, propose an edit that undoes it, judged by what the sources then do? Other
-   proposers: `benchmarks/recall.py --meta-model MODEL`.
+   after N training steps, propose an edit that undoes it, judged by what the sources then do?
 
     python benchmarks/faults.py [--suite swe|math] [--tasks 256] [--replicas 5] [--controls 300]
     python benchmarks/faults.py --stored DIR --repair-steps 4

@@ -1,8 +1,8 @@
 """What is planted in the fault benchmark on nano-math, and what is left clean.
 
 Only what the untrained warm start can show: a leak, bonuses with a script that collects them,
-replies that are cut, and faults of the measurement. The faults that slow training or teach less
-make no score invalid; `benchmarks/fault_costs.py --suite math` says what those cost.
+replies that are cut, and faults of the measurement. Faults that slow training or teach less make no
+score invalid.
 """
 
 from __future__ import annotations
