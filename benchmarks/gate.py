@@ -1,8 +1,8 @@
 """How often the gate promotes nothing-at-all, and what a decision costs.
 
 Two tables from stored A/A training runs (`benchmarks/data/aa_nano_swe.json`). "Ours" is the rule of
-the loop
-in each of them: the looks of a `Plan`, put before `gate.simulate.Gate`, which asks the judge.
+the loop in each of them: the looks of a `Plan`, put before `gate.simulate.Gate`, which asks the
+judge.
 
 1. *False promotions.* A run tries ten candidates that change nothing. Both arms are drawn from the
    A/A runs, training seed first, tasks within. How many runs promote at least one, under our gate
