@@ -308,6 +308,8 @@ def _outcome(row: SweRow, sifted: Sifted, report: Report) -> Outcome:
     flags = set(sifted.flags) | ({"tamper:report"} if report.verdict == "forged" else set())
     flags |= {_BREACH} if report.verdict == "killed_protocol" else set()
     flags |= {UNCHECKED} if resolved and report.unchecked else set()
+    words = sifted.words if resolved else ()
+    flags |= {"unchecked:words"} if words else set()
     if not resolved:  # source that is no Python, most often: it fails, and hides nothing
         flags.discard(UNREADABLE)
     detail = {
@@ -318,7 +320,7 @@ def _outcome(row: SweRow, sifted: Sifted, report: Report) -> Outcome:
             f"{t} {status_of(t, report.results)}" for t in (broken + lost)[:_SHOWN_TESTS]
         ],
         "evidence": list(report.evidence),
-        "unchecked": list(report.unchecked),
+        "unchecked": [*report.unchecked, *words[:_SHOWN_TESTS]],
         "dropped": dict(sifted.dropped),
     }
     return Outcome(success=resolved, detail=detail, flags=tuple(sorted(flags)))

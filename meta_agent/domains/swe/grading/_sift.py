@@ -23,6 +23,7 @@ from meta_agent.domains.formats import SweRow
 from meta_agent.domains.swe._patch import Changes, PatchError, apply, overlay, parse
 from meta_agent.domains.swe._tree import Tree
 from meta_agent.domains.swe.grading._scan import suspects
+from meta_agent.domains.swe.grading._words import brought
 
 _CONTROL_NAMES = frozenset(
     {"conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini"}
@@ -47,6 +48,7 @@ class Sifted:
     dropped: dict[str, str]  # path -> why
     flags: tuple[str, ...]
     problem: str = ""  # why the patch could not be applied at all
+    words: tuple[str, ...] = ()  # words of danger that it brings
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,8 @@ def sift(files: TaskFiles, patch: str) -> Sifted:
     # What goes comes first: a file may take the place of a folder.
     for path, content in sorted(changes.items(), key=lambda item: (item[1] is not None, item[0])):
         sieve.take(path, content)
-    return Sifted(sieve.changes, sieve.dropped, tuple(sorted(sieve.flags)))
+    words = brought(files.visible, sieve.changes, files.gold or {}, sieve.suites)
+    return Sifted(sieve.changes, sieve.dropped, tuple(sorted(sieve.flags)), words=tuple(words))
 
 
 def is_test_path(path: str) -> bool:
@@ -124,7 +127,7 @@ class _Sieve:
             self.flags.add("tamper:tests")
         if path.endswith(".py") and content is not None:
             self.flags.update(
-                suspects(*self._versions(path, content), self._own_names, self._suites)
+                suspects(*self._versions(path, content), self._own_names, self.suites)
             )
 
     def _rules(
@@ -182,7 +185,7 @@ class _Sieve:
         return frozenset(names) - {self._top_below_roots(path) for path in paths}
 
     @cached_property
-    def _suites(self) -> frozenset[str]:
+    def suites(self) -> frozenset[str]:
         """Names of the deciding tests' modules, where they are names that only tests have."""
         stems = {PurePosixPath(path).stem for path in self.files.deciding if path.endswith(".py")}
         return frozenset(stem for stem in stems if stem.startswith("test_") and len(stem) > 7)
