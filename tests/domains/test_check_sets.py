@@ -59,7 +59,7 @@ def test_no_text_fishes_for_a_math_gold(text: str, tmp_path: Path) -> None:
 
 
 def test_a_gold_that_cannot_be_graded_is_counted(tmp_path: Path) -> None:
-    path = write(tmp_path / "math.jsonl", problem(1, "train"), {"question": "q?", "answer": "none"})
+    path = write(tmp_path / "math.jsonl", problem(1, "train"), {"question": "q?", "answer": ""})
     report = check_file(path, domain="math")
     assert report.rows_refused == 1 and any("refused" in note for note in report.notes)
     assert report.manifest()["rows_refused"] == 1
