@@ -17,7 +17,7 @@ import meta_agent
 from meta_agent.composition.given import _harness, source_of
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.resources import shipped_harness
-from tests.loopback import openai_server
+from tests.loopback import FIRST_QUESTION, openai_server
 from tests.sums import ROWS, adds, grade, settings
 
 LONG = "Answer with a number. " * 200  # longer than a file's name may be
@@ -64,7 +64,7 @@ def test_async_code_awaits_it_while_its_own_loop_goes_on(tmp_path: Path) -> None
         result = asyncio.run(both(url))
         systems = {str(call.messages[0]["content"]) for call in url.calls}
     assert result.exit_reason == "done" and len(ticks) > 5
-    assert systems == {LONG}, "the agent was given as its prompt"
+    assert systems == {LONG, FIRST_QUESTION}, "the agent was given as its prompt"
 
 
 def asks(prompt: str, base_url: str) -> str:
@@ -116,7 +116,7 @@ def test_an_agent_in_any_form_acts_and_is_graded(tmp_path: Path, form: str) -> N
             tasks=ROWS, grade=grade, agent=AGENTS[form](tmp_path), **settings(tmp_path, url)
         )
         systems = {str(call.messages[0]["content"]) for call in url.calls}
-    assert result.exit_reason == "done" and systems == {"by hand"}
+    assert result.exit_reason == "done" and systems == {"by hand", FIRST_QUESTION}
     assert result.before is not None and 0.5 < result.before < 1.0
 
 

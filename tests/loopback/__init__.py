@@ -24,6 +24,7 @@ Both servers answer on `/v1/models` too. What they do not do: check requests for
 the key, where `key=` is given), embeddings, images. Of the responses API they have the streams.
 """
 
+from tests.loopback._server import FIRST_QUESTION as FIRST_QUESTION
 from tests.loopback._server import Url as Url
 from tests.loopback._server import anthropic_server as anthropic_server
 from tests.loopback._server import openai_server as openai_server
