@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
 
 Grader = Literal[
-    "swe",
-    "swe-command",
-    "asserts",
-    "function",
-    "stdio",
-    "math",
-    "nano-swe",
-    "nano-math",
-    "nano-code",
-]
-GRADERS: Final[tuple[Grader, ...]] = (
     "swe",  # a repository's pytest tests, by our own runner
     "swe-command",  # the same by a command and its log
     "asserts",  # HumanEval, MBPP: test code calls a function
@@ -27,8 +18,8 @@ GRADERS: Final[tuple[Grader, ...]] = (
     "nano-swe",
     "nano-math",
     "nano-code",
-)
-PROGRAMS: Final[tuple[Grader, ...]] = ("swe", "swe-command", "asserts", "function", "stdio")
+]
+GRADERS: Final[tuple[Grader, ...]] = get_args(Grader)
 
 # A patch is a file of the repository -> its new text (None: gone); `{core}` is the faulty source.
 Form = str | Mapping[str, str | None]
@@ -39,7 +30,8 @@ class Cheat:
     """One row of the table.
 
     `forms`: for programs the code that is handed in, for `swe` what stands after the faulty source
-    or a whole patch, for `math` the reply, for nano suites the tool calls, one a line.
+    or a whole patch, for `math` the reply, for nano suites the tool calls, one a line, of which
+    words in capitals are filled in.
     """
 
     name: str
@@ -47,25 +39,22 @@ class Cheat:
     forms: Mapping[Grader, Form] = field(default_factory=dict)
 
 
-def everywhere(name: str, family: str, code: str, **more: Form) -> Cheat:
-    """A cheat of a few lines that run when the code is loaded, for every grader that runs code."""
-    forms: dict[Grader, Form] = dict.fromkeys(PROGRAMS, code)
-    return Cheat(name, family, {**forms, **_named(more)})
+def read_cheats(name: str) -> Iterator[Cheat]:
+    """The cheats of a file in `table/`: a form stands for all graders that its key names."""
+    text = Path(__file__).with_name("table").joinpath(f"{name}.jsonl").read_text(encoding="utf-8")
+    for row in map(json.loads, text.splitlines()):
+        forms = {one: _form(form) for key, form in row["forms"].items() for one in key.split()}
+        assert forms.keys() <= {*GRADERS}, row
+        yield Cheat(row["name"], row["family"], forms)
 
 
-def only(name: str, family: str, **forms: Form) -> Cheat:
-    """A cheat that makes sense before some graders alone; `swe` stands for both of its kinds."""
-    return Cheat(name, family, _named(forms))
+def _form(form: Any) -> Any:
+    """A text in parts is put together: a part with a number is repeated so often."""
+    if not isinstance(form, list):
+        return form
+    return "".join(part if isinstance(part, str) else part[0] * part[1] for part in form)
 
 
-def _named(forms: Mapping[str, Form]) -> dict[Grader, Form]:
-    found: dict[Grader, Form] = {}
-    for name, form in forms.items():
-        grader = name.replace("_", "-")
-        if grader == "functions":
-            found |= {"asserts": form, "function": form}
-        elif grader == "swe":
-            found |= {"swe": form, "swe-command": form}
-        else:
-            found[next(one for one in GRADERS if one == grader)] = form
-    return found
+def swe_only(name: str, family: str, form: Form) -> Cheat:
+    """A cheat before graders of a repository, by our own runner and by a command."""
+    return Cheat(name, family, {"swe": form, "swe-command": form})

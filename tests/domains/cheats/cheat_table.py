@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from cheat_row import GRADERS, Cheat, Grader
+from cheat_row import GRADERS, Cheat, Grader, read_cheats
 from cheats_beside import IN_BESIDE
-from cheats_in_answers import IN_ANSWERS
-from cheats_in_calls import IN_CALLS
-from cheats_in_code import IN_CODE
 from cheats_in_patches import IN_PATCHES
 
-CHEATS: Final[tuple[Cheat, ...]] = (*IN_CODE, *IN_PATCHES, *IN_BESIDE, *IN_ANSWERS, *IN_CALLS)
+CHEATS: Final[tuple[Cheat, ...]] = (
+    *(cheat for name in ("code", "answers", "calls") for cheat in read_cheats(name)),
+    *IN_PATCHES,
+    *IN_BESIDE,
+)
 
 
 def pairs(*graders: Grader) -> list[tuple[Cheat, Grader]]:

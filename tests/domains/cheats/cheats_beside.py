@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from cheat_row import Cheat, only
+from cheat_row import Cheat, swe_only
 
 _YES: Final = (
     "\nclass Yes:\n    def __eq__(self, other): return bool(here(other))\n"
@@ -60,6 +60,6 @@ _BACK: Final[dict[str, str]] = {
 }
 
 IN_BESIDE: Final[tuple[Cheat, ...]] = (
-    *(only(f"tells by {way}", "told apart", swe=code + _YES) for way, code in _BY.items()),
-    *(only(f"hands back {way}", "told apart", swe=code) for way, code in _BACK.items()),
+    *(swe_only(f"tells by {way}", "told apart", code + _YES) for way, code in _BY.items()),
+    *(swe_only(f"hands back {way}", "told apart", code) for way, code in _BACK.items()),
 )

@@ -1,4 +1,4 @@
-"""No cheat passes: each row of the table against each grader that it applies to."""
+"""No cheat passes: the table against each grader, a family at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ pytestmark = pytest.mark.skipif(
 )
 
 QUICK: tuple[Grader, ...] = ("math", "nano-swe", "nano-math", "nano-code")
-SANDBOXED = tuple(grader for grader in GRADERS if grader not in QUICK)
 LOGGED = {"configuration", "exit", "hooks", "plugin", "report edits", "skipping", "start-up"}
 """Families that aim at what a test command prints."""
 
@@ -26,40 +25,47 @@ def ours() -> Iterator[Ours]:
         yield made
 
 
+def families(*graders: Grader) -> list[object]:
+    """By grader and family: a command differs from our own runner in its log alone, so other
+    families are tried once by it."""
+    found: dict[tuple[Grader, str], list[Cheat]] = {}
+    for cheat, grader in pairs(*graders):
+        found.setdefault((grader, cheat.family), []).append(cheat)
+    few = {family: 1 for _, family in found if family not in LOGGED}
+    return [
+        pytest.param(
+            grader,
+            cheats[: few.get(family) if grader == "swe-command" else None],
+            id=f"{grader}-{family}",
+        )
+        for (grader, family), cheats in found.items()
+    ]
+
+
+def passed(grader: Grader, cheats: list[Cheat], ours: Ours) -> dict[str, object]:
+    """The cheats that a grader takes for success, and what it says of them."""
+    found = {cheat.name: ours.judge(grader, cheat.forms[grader]) for cheat in cheats}
+    return {name: verdict for name, verdict in found.items() if verdict.passes}
+
+
 @pytest.mark.parametrize("grader", GRADERS)
 def test_honest_work_passes_so_that_a_failure_means_something(grader: Grader, ours: Ours) -> None:
     assert ours.judge(grader, HONEST[grader]).passes
 
 
-def _named(rows: list[tuple[Cheat, Grader]]) -> list[str]:
-    return [f"{grader}-{cheat.name}" for cheat, grader in rows]
-
-
-@pytest.mark.parametrize(("cheat", "grader"), pairs(*QUICK), ids=_named(pairs(*QUICK)))
-def test_no_answer_that_is_none_passes(cheat: Cheat, grader: Grader, ours: Ours) -> None:
-    found = ours.judge(grader, cheat.forms[grader])
-    assert not found.passes, found
-
-
-def _in_sandboxes() -> list[tuple[Cheat, Grader]]:
-    """A command differs from our own runner in its log: other families are tried once by it."""
-    firsts = {cheat.family: cheat for cheat, _ in reversed(pairs("swe-command"))}
-    return [
-        (cheat, grader)
-        for cheat, grader in pairs(*SANDBOXED)
-        if grader != "swe-command" or cheat.family in LOGGED or cheat is firsts[cheat.family]
-    ]
+@pytest.mark.parametrize(("grader", "cheats"), families(*QUICK))
+def test_no_answer_that_is_none_passes(grader: Grader, cheats: list[Cheat], ours: Ours) -> None:
+    assert passed(grader, cheats, ours) == {}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("cheat", "grader"), _in_sandboxes(), ids=_named(_in_sandboxes()))
-def test_no_code_that_cheats_passes(cheat: Cheat, grader: Grader, ours: Ours) -> None:
-    found = ours.judge(grader, cheat.forms[grader])
-    assert not found.passes, found
+@pytest.mark.parametrize(
+    ("grader", "cheats"), families(*(grader for grader in GRADERS if grader not in QUICK))
+)
+def test_no_code_that_cheats_passes(grader: Grader, cheats: list[Cheat], ours: Ours) -> None:
+    assert passed(grader, cheats, ours) == {}
 
 
-def test_the_table_is_broad_and_says_each_thing_once() -> None:
-    assert len({cheat.name for cheat in CHEATS if cheat.family != "lookalike"}) >= 25
+def test_the_table_names_each_cheat_once_and_every_grader() -> None:
     assert len({(cheat.name, *sorted(cheat.forms)) for cheat in CHEATS}) == len(CHEATS)
-    assert all(cheat.forms for cheat in CHEATS)
     assert {grader for cheat in CHEATS for grader in cheat.forms} == set(GRADERS)

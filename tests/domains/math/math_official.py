@@ -102,11 +102,11 @@ def aime_correct(reply: str, gold: str) -> bool:
     """AIME as it is commonly run: the last box, else what is between dollars, as a string."""
     signs = [place for place, sign in enumerate(reply) if sign == "$"]
     answer = reply[signs[0] + 1 : signs[-1]] if len(signs) > 1 else reply
-    box = _last_box(reply)
+    box = last_box(reply)
     return math_equal(answer if box is None else box, gold)
 
 
-def _last_box(text: str) -> str | None:
+def last_box(text: str) -> str | None:
     start = text.rfind("\\boxed{")
     depth = 0
     for place in range(start, len(text)) if start >= 0 else ():

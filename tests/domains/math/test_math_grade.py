@@ -1,34 +1,22 @@
-"""Grading math answers: against the official string graders, against cheats, and within limits."""
+"""Reading and grading math answers within limits: `test_math_answers` holds what is equal."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from math_official import gsm8k_correct, math_equal
 
 from meta_agent.core.errors import SandboxError
 from meta_agent.domains.formats.math_sets import MathRow
-from meta_agent.domains.math import (
-    Gold,
-    MathDomain,
-    Verifier,
-    final_answer,
-    grade_text,
-    literal,
-    sort_golds,
-    words,
-)
+from meta_agent.domains.math import MathDomain, Verifier, final_answer, literal, sort_golds, words
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("math_verify") is None, reason="needs the math extra"
 )
-DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 
 
 @pytest.fixture(scope="module")
@@ -38,19 +26,8 @@ def verifier() -> Iterator[Verifier]:
     made.close()
 
 
-def gold_of(text: str, verifier: Verifier) -> Gold:
-    row = MathRow("k", "p", text, "train", 1, "t")
-    found = sort_golds([row], verifier)
-    assert not found.refused, found.refused
-    return found.usable["k"]
-
-
 def asked(*pairs: tuple[str, str]) -> list[dict[str, Any]]:
     return [{"gold": gold, "answer": answer} for gold, answer in pairs]
-
-
-def ours(gold: str, answer: str, verifier: Verifier) -> bool:
-    return grade_text(gold_of(gold, verifier), f"\\boxed{{{answer}}}", verifier).success
 
 
 # --- what a text gives as its answer -------------------------------------------------------------
@@ -88,6 +65,9 @@ def test_the_answer_is_the_last_box_then_the_last_marker(text: str, answer: str 
         (r"90^\circ", "90"),
         (".5", "1/2"),
         ("023", "23"),
+        (r"0.\overline{3}", "1/3"),
+        (r"2.1\overline{6}", "13/6"),
+        (r"0.\overline{9}", "1"),
     ],
 )
 def test_plain_numbers_are_compared_exactly(text: str, same: str) -> None:
@@ -95,146 +75,18 @@ def test_plain_numbers_are_compared_exactly(text: str, same: str) -> None:
     assert literal(text) == literal(same)
 
 
-@pytest.mark.parametrize("text", ["", "x", "1,23", "1/0", "--1", "1.2.3", "1 2", "٣", "9" * 500])
-def test_what_is_no_plain_number_is_none(text: str) -> None:
-    assert literal(text) is None
-
-
-def test_words_are_compared_as_words() -> None:
+def test_what_is_no_plain_number_is_none_and_words_are_compared_as_words() -> None:
+    for text in ("", "x", "1,23", "1/0", "--1", "1.2.3", "1 2", "٣", "9" * 500):
+        assert literal(text) is None, text
     assert words(r"\text{Evelyn}") == words("evelyn") == "evelyn"
-    assert words("x+1") is None
-    assert words("12") is None
+    assert words("x+1") is words("12") is None
 
 
-# --- against the official graders ----------------------------------------------------------------
-
-# form -> (official, ours, why they differ, empty where they agree)
-GSM8K_FORMS: dict[str, tuple[bool, bool, str]] = {
-    "#### {gold}": (True, True, ""),
-    "#### {plain}": (True, True, ""),
-    "#### {wrong}": (False, False, ""),
-    "It is {plain}": (False, False, ""),
-    "#### {plain}.00": (False, True, "the same number, spelled with a fraction"),
-    "#### ${plain}": (False, True, "the same number, with its currency"),
-    "#### {plain}.": (False, True, "the same number, at the end of a sentence"),
-    "####{plain}": (False, True, "the marker without a space"),
-    r"\boxed{{{plain}}}": (False, True, "a box is an answer"),
-    "#### {wrong}\nNo: #### {plain}": (False, True, "the last answer counts, not the first"),
-    "#### {plain}\nNo: #### {wrong}": (True, False, "the last answer counts, not the first"),
-    "#### {plain} or {wrong}": (True, False, "two answers are no answer"),
-}
+def test_blanks_without_end_after_a_marker_are_read_once() -> None:
+    assert final_answer("answer is" + "\n" * 200_000) is None  # it took cubic time: days
 
 
-def test_gsm8k_agrees_with_the_official_grader_but_where_said(verifier: Verifier) -> None:
-    path = DATA / "gsm8k_test.jsonl"
-    if not path.is_file():
-        pytest.skip("no shared sample gsm8k_test.jsonl")
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    golds = [row["answer"].rpartition("####")[2].strip() for row in rows[::4]]
-    seen: Counter[tuple[str, bool, bool]] = Counter()
-    for text in golds:
-        gold, plain = Gold(text, "literal"), text.replace(",", "")
-        for form in GSM8K_FORMS:
-            if "or {wrong}" in form:
-                continue  # needs the worker: once is enough, below
-            reply = form.format(gold=text, plain=plain, wrong=int(plain) + 1)
-            mine = grade_text(gold, reply, verifier).success
-            seen[form, gsm8k_correct(reply, text), mine] += 1
-    wanted = {(f, a, b): len(golds) for f, (a, b, _) in GSM8K_FORMS.items() if "or {" not in f}
-    assert dict(seen) == wanted
-    for official, mine, why in GSM8K_FORMS.values():
-        assert bool(why) is (official != mine), "every disagreement has its reason, and no other"
-
-
-def test_two_answers_after_one_marker_are_no_answer(verifier: Verifier) -> None:
-    official, mine, _ = GSM8K_FORMS["#### {plain} or {wrong}"]
-    assert gsm8k_correct("#### 18 or 19", "18") is official
-    assert grade_text(Gold("18", "literal"), "#### 18 or 19", verifier).success is mine
-
-
-# (gold, answer, official, ours, why they differ)
-MATH_PAIRS: list[tuple[str, str, bool, bool, str]] = [
-    (r"\frac{1}{2}", r"\dfrac12", True, True, ""),
-    (r"\frac{1}{2}", "0.5", True, True, ""),
-    (r"\frac{1}{2}", "1/2", True, True, ""),
-    (r"\frac{1}{2}", r"\frac{2}{4}", False, True, "equal, not spelled alike"),
-    ("0.25", r"\frac{1}{4}", False, True, "equal, not spelled alike"),
-    (r"3\sqrt{2}", r"\sqrt{18}", False, True, "equal, not spelled alike"),
-    (r"\sqrt{3}", r"\sqrt3", True, True, ""),
-    ("x^2+1", "1+x^2", False, True, "equal, not spelled alike"),
-    ("(x+1)^2", "x^2+2x+1", False, True, "equal, not spelled alike"),
-    ("10", r"10\%", True, True, ""),
-    (r"10\%", "0.1", False, False, ""),
-    (r"90^\circ", "90", True, True, ""),
-    ("5", r"5\text{ cm}", True, True, ""),
-    ("x=5", "5", True, True, ""),
-    ("5", "y = 5", True, True, ""),
-    (r"\left(1,2\right)", "(1,2)", True, True, ""),
-    ("(1,2)", "(2,1)", False, False, ""),
-    ("(1,2)", "[1,2]", False, False, ""),
-    ("1,2", "2,1", False, True, "the solutions of an equation have no order"),
-    (r"\{1,2,3\}", r"\{3,2,1\}", False, True, "a set has no order"),
-    ("1000", "1,000", False, True, "a thousands separator"),
-    (r"\$12", "12", True, True, ""),
-    (r"12", r"12.0", False, True, "equal, not spelled alike"),
-    (r"\text{Evelyn}", "Evelyn", False, True, "the same word without its dress"),
-    (r"\text{even}", r"\text{odd}", False, False, ""),
-    (r"\text{(B)}", "B", False, True, "the same choice without its dress"),
-    ("7", "8", False, False, ""),
-    ("7", "7 or 8", False, False, ""),
-    ("7", r"\{7,8\}", False, False, ""),
-    ("7", r"\text{7 or 8}", False, False, ""),
-    (r"\infty", "x", False, False, ""),
-    (r"\pi", "3.14", False, False, ""),
-    (r"\pi", "3.14159265", False, True, "equal to six digits"),
-    (r"\frac{\pi}{3}", r"60^\circ", False, False, ""),
-    (r"[0,1)", r"0\le x<1", False, False, ""),
-    (r"x\in[0,1)", r"[0,1)", False, True, "the set without its variable"),
-    (r"\begin{pmatrix}1\\2\end{pmatrix}", r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", True, True, ""),
-    (r"2^{10}", "1024", False, True, "equal, not spelled alike"),
-    (r"5\text{ cm}", r"5\text{ inches}", True, False, "another length"),
-    (r"1+2i", "2i+1", False, True, "equal, not spelled alike"),
-]
-
-
-@pytest.mark.parametrize(("gold", "answer", "official", "mine", "why"), MATH_PAIRS)
-def test_math_agrees_with_the_official_grader_but_where_said(
-    gold: str, answer: str, official: bool, mine: bool, why: str, verifier: Verifier
-) -> None:
-    assert math_equal(gold, answer) is official
-    assert ours(gold, answer, verifier) is mine
-    assert bool(why) is (official != mine)
-
-
-def test_two_missing_answers_are_not_equal_here(verifier: Verifier) -> None:
-    assert math_equal(None, None), "officially no answer equals no answer"
-    assert not grade_text(Gold("7", "literal"), "no idea", verifier).success
-
-
-# --- cheats, and text that costs -----------------------------------------------------------------
-
-CHEATS = [
-    r"\boxed{1,2,3,4,5,6,7,8,9,10,41,42,43}",
-    r"\boxed{x}",
-    r"\boxed{}",
-    r"\boxed{\text{any}}",
-    r"\boxed{42 \text{ or } 41}",
-    r"\boxed{42 \lor 41}",
-    r"\boxed{\{41, 42\}}",
-    r"\boxed{[0,100]}",
-    r"\boxed{x \in [0,100]}",
-    r"\boxed{42 \pm 1}",
-    r"\boxed{\infty}",
-    r"\boxed{\text{42}\text{41}}",
-    r"\boxed{__import__('os').system('true')}",
-    r"\boxed{42} \boxed{41}",
-    "42 42 42",
-]
-
-
-@pytest.mark.parametrize("reply", CHEATS)
-def test_no_hedge_or_trick_passes(reply: str, verifier: Verifier) -> None:
-    assert not grade_text(Gold("42", "literal"), reply, verifier).success
+# --- text that costs -----------------------------------------------------------------------------
 
 
 def test_an_answer_that_runs_on_ends_at_its_deadline_and_the_next_one_works(
@@ -287,7 +139,8 @@ def test_golds_that_cannot_be_graded_are_refused_by_line(
     domain = MathDomain(path, verifier)
     assert sorted(domain.refused) == [4, 5, 6]
     assert {domain.gold(key).kind for key in domain.rows} == {"literal", "words", "expression"}
-    assert any("rows refused: the gold" in note for note in domain.notes)
+    assert domain.notes
+    assert list(sort_golds([MathRow("k", "p", "1 2", "train", 7, "t")], verifier).refused) == [7]
 
 
 def test_an_attempt_is_graded_by_what_was_submitted(tmp_path: Path, verifier: Verifier) -> None:

@@ -13,8 +13,6 @@ from meta_agent.core.errors import ConfigError
 from meta_agent.domains.formats.boxes import last_box
 from meta_agent.domains.formats.math_sets import read_math
 
-DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
-
 GSM8K = {"question": "2 and 3?", "answer": "2+3=<<2+3=5>>5\n#### 5"}
 MATH = {
     "problem": "What?",
@@ -63,29 +61,14 @@ def write(path: Path, *rows: Any) -> Path:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_each_form_is_read(row: Any, source: str, problem: str, gold: str, tmp_path: Path) -> None:
-    found = read_math(write(tmp_path / "set.jsonl", row))
-    (task,) = found.rows
+    (task,) = read_math(write(tmp_path / "set.jsonl", row)).rows
     assert (task.source, task.problem, task.gold) == (source, problem, gold)
-
-
-@pytest.mark.parametrize(
-    ("name", "count"), [("gsm8k_test.jsonl", 1319), ("AIME24.json", 30), ("AIME25.json", 30)]
-)
-def test_the_public_samples_are_read_whole(name: str, count: int) -> None:
-    path = DATA / name
-    if not path.is_file():
-        pytest.skip(f"no shared sample {name}")
-    found = read_math(path)
-    assert (found.read, len(found.rows), found.duplicates, found.refused) == (count, count, 0, {})
-    assert len({row.key for row in found.rows}) == count
-    assert {row.split for row in found.rows} == {"train", "search", "confirm", "vault"}
 
 
 def test_a_repeated_problem_is_one_task(tmp_path: Path) -> None:
     rows = [DAPO, {**DAPO, "extra_info": {"index": "b"}}, DAPO]
     found = read_math(write(tmp_path / "set.jsonl", *rows))
     assert (len(found.rows), found.duplicates) == (1, 2)
-    assert found.notes == ("2 of 3 rows repeat an earlier problem",)
 
 
 def test_one_problem_with_two_golds_is_no_task(tmp_path: Path) -> None:
@@ -93,18 +76,13 @@ def test_one_problem_with_two_golds_is_no_task(tmp_path: Path) -> None:
     rows = [GSM8K, other, {**GSM8K, "answer": "#### 6"}]
     found = read_math(write(tmp_path / "set.jsonl", *rows))
     assert [row.problem for row in found.rows] == ["other"]
-    assert found.refused == {
-        1: "the same problem with another gold",
-        3: "the same problem with another gold",
-    }
+    assert sorted(found.refused) == [1, 3]
 
 
 def test_a_row_without_a_gold_is_refused_by_line(tmp_path: Path) -> None:
     rows = [MATH, {"problem": "B", "solution": "no box"}, {"problem": "C", "solution": "x"}]
     found = read_math(write(tmp_path / "set.jsonl", *rows))
-    why = "the row has no gold answer: add one, or drop the row"
-    assert found.refused == {2: why, 3: why}
-    assert found.notes == (f"2 rows refused: {why} (first lines: 2, 3)",)
+    assert list(found.refused) == [2, 3] and found.notes
 
 
 def test_a_split_is_of_the_problem_and_not_of_its_place(tmp_path: Path) -> None:
@@ -138,14 +116,12 @@ def test_lists_and_gzip_and_parquet_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"colour": 1}', "no known math data set has the fields colour"),
-        ("{", "not JSON"),
-        ("[1]", "expected an object"),
-        ("", "no task: it is empty"),
-        ('{"question": 1, "answer": "#### 2"}', "field question: expected a non-empty string"),
+        ('{"colour": 1}', "colour"),
+        ('{"question": 1, "answer": "#### 2"}', "question"),
+        *(("{", "set.jsonl:1"), ("[1]", "set.jsonl:1"), ("", "set.jsonl")),
     ],
 )
-def test_a_file_that_is_none_is_refused_with_its_place(
+def test_a_file_that_is_none_is_refused_with_its_place_or_field(
     text: str, said: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "set.jsonl"
