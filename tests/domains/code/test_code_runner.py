@@ -1,4 +1,4 @@
-"""Grading programs: what passes, how each failure is told, and every cheat that fails."""
+"""Grading programs in sandboxes: what enters them, what leaves them, and whose fault an end is."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from code_rows import ADD, SUM, row
 
 from meta_agent.core.errors import SandboxError
 from meta_agent.domains.code import (
@@ -25,11 +26,9 @@ from meta_agent.domains.code import (
     same_value,
 )
 from meta_agent.domains.code._runner import guest_source
-from meta_agent.domains.formats.code_sets import Case, CodeRow
-from meta_agent.readers.formats import read_rollouts
+from meta_agent.domains.formats.code_sets import Case
 from meta_agent.sandboxes import engine_status
 
-DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 HAS_DOCKER = engine_status().ready
 BACKENDS = [
     "process",
@@ -50,35 +49,14 @@ def runner() -> Iterator[CodeRunner]:
     made.close()
 
 
-def row(kind: Any = "stdio", **more: Any) -> CodeRow:
-    fields: dict[str, Any] = {
-        "key": "k", "prompt": "p", "split": "train", "line": 1, "source": "t", "time_sec": 1.0,
-    }  # fmt: skip
-    if kind == "stdio":
-        fields["cases"] = (Case("1 2\n", "3\n"), Case("10 20\n", "30\n"))
-    elif kind == "function":
-        fields |= {"entry_point": "add", "cases": (Case([1, 2], 3), Case([[1], [2]], [1, 2]))}
-    else:
-        tests = "def check(f):\n    assert f(1, 2) == 3\n    assert f([1], [2]) == [1, 2]\n"
-        fields |= {
-            "entry_point": "add",
-            "prelude": "def add(a, b):\n    '''Adds.'''\n",
-            "program": f"{tests}\ncheck(add)\n",
-            "names": ("add",),
-        }
-    return CodeRow(kind=kind, **{**fields, **more})
-
-
-ADD = "def add(a, b):\n    return a + b\n"
-SUM = "print(sum(map(int, input().split())))"
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_right_programs_pass_and_wrong_ones_fail_on_every_backend(backend: str) -> None:
     made = code_runner(backend)
     try:
         assert graded(row(), SUM, made).success
-        assert graded(row(), PROGRAMS["reads a device"][0], made).success
+        assert graded(
+            row(), "print(sum(map(int, open('/dev/stdin').read().split())))", made
+        ).success
         assert graded(row("function"), ADD, made).success
         assert graded(row("asserts"), ADD, made).success
         assert not graded(row("asserts"), ADD.replace("+", "-"), made).success
@@ -87,116 +65,12 @@ def test_right_programs_pass_and_wrong_ones_fail_on_every_backend(backend: str) 
         made.close()
 
 
-PROGRAMS: dict[str, tuple[str, str]] = {
-    "sum": (SUM, "passed"),
-    "reads the buffer": (
-        "import sys\na = sys.stdin.buffer.read().split()\nprint(int(a[0]) + int(a[1]))",
-        "passed",
-    ),
-    "reads the descriptor": ("import os\nprint(sum(map(int, os.read(0, 99).split())))", "passed"),
-    "reads a device": ("print(sum(map(int, open('/dev/stdin').read().split())))", "passed"),
-    "main guard": (f"if __name__ == '__main__':\n    {SUM}", "passed"),
-    "a thread that nobody joins": (
-        f"import threading\ndef main():\n    {SUM}\nthreading.Thread(target=main).start()",
-        "passed",
-    ),
-    "an exit function": (f"import atexit\natexit.register(lambda: {SUM})", "passed"),
-    "leaves with 0": (f"import sys\n{SUM}\nsys.exit()", "passed"),
-    "deep recursion": (
-        "import sys\nsys.setrecursionlimit(10**6)\ndef f(n):\n    return n and 1 + f(n - 1)\n"
-        f"f(20000)\n{SUM}",
-        "passed",
-    ),
-    "wrong": ("print(4)", "wrong_answer"),
-    "silent": ("pass", "wrong_answer"),
-    "more than asked": (f"{SUM}\nprint(1)", "wrong_answer"),
-    "no program": ("def (", "no_program"),
-    "raises": ("1/0", "crashed"),
-    "right, then an error": (f"{SUM}\nraise ValueError", "crashed"),
-    "right, then status 3": (f"import sys\n{SUM}\nsys.exit(3)", "crashed"),
-    "right, then killed": (
-        f"import os, signal\n{SUM.replace('print(', 'print(flush=True, *[')[:-1]}])\n"
-        "os.kill(os.getpid(), signal.SIGKILL)",
-        "killed",
-    ),
-    "spins": ("while True: pass", "timeout"),
-    "floods": ("while True: print('x' * 10000)", "too_much_output"),
-    "takes all memory": ("x = 'x' * (8 << 30)", "out_of_memory"),
-}
-
-
-@pytest.mark.parametrize(("source", "end"), PROGRAMS.values(), ids=PROGRAMS)
-def test_each_ending_of_a_program_has_its_word(source: str, end: str, runner: CodeRunner) -> None:
-    found = runner.run(row(), source)
-    assert (found.end, found.success) == (end, end == "passed"), found
-
-
-EQUAL = "class Same({base}):\n    def __eq__(self, o): return True\n    def __ne__(self, o): return False\n    __hash__ = None\n"  # noqa: E501
-FUNCTION_CHEATS: dict[str, str] = {
-    "always equal object": EQUAL.format(base="object") + "def add(a, b):\n    return Same()\n",
-    "always equal int": EQUAL.format(base="int") + "def add(a, b):\n    return Same(0)\n",
-    "always equal list": EQUAL.format(base="list") + "def add(a, b):\n    return Same()\n",
-    "reads the caller's frame": (
-        "import sys\ndef add(a, b):\n    f = sys._getframe(1)\n    while f:\n"
-        "        for v in f.f_locals.values():\n"
-        "            if isinstance(v, dict) and 'expected' in v: return v['expected']\n"
-        "        f = f.f_back\n    return None\n"
-    ),
-    "looks through the heap": (
-        "import gc\ndef add(a, b):\n    for o in gc.get_objects():\n"
-        "        if isinstance(o, dict) and o.get('program'): os._exit(0)\n    return None\n"
-    ),
-    "leaves with 0 while loading": "import os\nos._exit(0)\n",
-    "leaves with 0 when called": "import os\ndef add(a, b):\n    os._exit(0)\n",
-    "raises SystemExit": "def add(a, b):\n    raise SystemExit(0)\n",
-    "writes a reply of its own": (
-        "import os\nfor fd in range(3, 300):\n    try: os.write(fd, b'{\"end\": \"passed\"}\\n')\n"
-        "    except OSError: pass\ndef add(a, b): return None\n"
-    ),
-    "says that it passed when called": (
-        "import os\ndef add(a, b):\n    os.write(201, b'{\"end\": \"passed\"}\\n')\n"
-        "    os._exit(0)\n"
-    ),
-    "forges a value": (
-        "import os, json\ndef add(a, b):\n"
-        "    os.write(201, json.dumps({'end': 'ok', 'value': 4}).encode() + b'\\n')\n"
-        "    os._exit(0)\n"
-    ),
-    "patches assertions": (
-        "import builtins as b\nb.AssertionError = Exception\nb.isinstance = lambda *a: True\n"
-        "def add(a, b): return None\n"
-    ),
-    "overwrites the tests": (
-        "import sys\nfor m in list(sys.modules.values()):\n"
-        "    for n in ('judge', 'check', 'answer', 'same_value'):\n"
-        "        try: setattr(m, n, lambda *a, **k: {'end': 'ok', 'value': 3})\n"
-        "        except Exception: pass\ndef add(a, b): return None\n"
-    ),
-    "special-cases the first test": "def add(a, b):\n    return 3\n",
-    "edits its arguments": "def add(a, b):\n    if isinstance(a, list): a.clear(); b.clear()\n    return a\n",  # noqa: E501
-    "endless iterator": "import itertools\ndef add(a, b):\n    return itertools.count()\n",
-    "deep value": "def add(a, b):\n    x = []\n    for _ in range(10**5): x = [x]\n    return x\n",
-    "kills the worker": (
-        "import os, signal\ntry: os.kill(os.getppid(), signal.SIGKILL)\nexcept OSError: pass\n"
-        "def add(a, b): return None\n"
-    ),
-    "writes into the worker": (
-        "import os\ntry:\n    with open(f'/proc/{os.getppid()}/mem', 'r+b') as f: f.read(1)\n"
-        "    stolen = True\nexcept OSError: stolen = False\n"
-        "def add(a, b): return a + b if stolen else None\n"
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", ["function", "asserts"])
-@pytest.mark.parametrize("source", FUNCTION_CHEATS.values(), ids=FUNCTION_CHEATS)
-def test_no_cheat_passes(kind: str, source: str, runner: CodeRunner) -> None:
-    assert not runner.run(row(kind), source).success
-
-
 def test_a_cheat_does_not_spoil_the_next_candidates_run(runner: CodeRunner) -> None:
-    for source in FUNCTION_CHEATS.values():
-        runner.run(row("function"), source)
+    forged = 'os.write(201, b\'{"end": "ok", "value": 4}\\n\')'
+    killed = "os.kill(os.getppid(), 9)"
+    for harm in ("os._exit(0)", killed, f"{forged}; os._exit(0)", "print('x' * 10**7)"):
+        for source in (f"import os\n{harm}\n", f"import os\ndef add(a, b): {harm}\n"):
+            assert not runner.run(row("function"), source).success
     assert runner.run(row("function"), ADD).success
     assert runner.run(row("asserts"), ADD).success
 
@@ -229,10 +103,6 @@ def test_expected_outputs_and_tests_never_enter_the_candidates_sandbox() -> None
         made.close()
     assert sent
     assert not [args for args in sent if str(secret) in args]
-
-
-def test_tests_that_never_call_the_candidate_are_no_pass(runner: CodeRunner) -> None:
-    assert runner.run(row("asserts", program="assert True"), ADD).end == "never_called"
 
 
 def test_tests_that_pass_what_is_no_data_are_nobodys_failure(runner: CodeRunner) -> None:
@@ -434,39 +304,3 @@ def test_an_attempt_runs_submits_and_is_graded_again(tmp_path: Path, runner: Cod
     finally:
         env.close()
     assert domain.open(task).grade().detail == {"verdict": "no_code"}
-
-
-# what our grader says of each stored rollout, and why where it is not the stored reward: nowhere
-def test_the_rewards_of_nemo_gyms_rollouts_are_reproduced(runner: CodeRunner) -> None:
-    tasks, rollouts = (DATA / f"nemo_gym_code_example{end}.jsonl" for end in ("", "_rollouts"))
-    if not tasks.is_file():
-        pytest.skip("no shared sample nemo_gym_code_example.jsonl")
-    domain = CodeDomain(tasks, runner)
-    by_prompt = {" ".join(one.prompt.split()): one for one in domain.rows.values()}
-    seen = {}
-    for rollout in read_rollouts(rollouts):
-        asked = "\n\n".join(m["content"] for m in rollout.messages if m["role"] != "assistant")
-        task = by_prompt[" ".join(asked.split())]
-        outcome = graded(task, code_in(rollout.messages[-1]["content"]), runner)
-        assert outcome.success is (rollout.total_reward == 1.0), task.key
-        stored = rollout.verifier_inputs["result"]
-        passed, total = outcome.detail["tests"]
-        assert passed == sum(result is True for result in stored), task.key
-        seen[task.key] = (outcome.detail["verdict"], passed, total)
-    assert sorted(seen.values()) == [
-        ("passed", 82, 82),
-        ("wrong_answer", 0, 1),
-        ("wrong_answer", 0, 3),
-        ("wrong_answer", 0, 97),
-        ("wrong_answer", 2, 100),
-    ]
-
-
-def test_swe_rollouts_of_nemo_gym_hold_no_tests_to_grade_with() -> None:
-    """Each of the five is a miss for one reason: the file has a patch, no repository, no tests."""
-    path = DATA / "nemo_gym_swebench_example_rollouts.jsonl"
-    if not path.is_file():
-        pytest.skip("no shared sample nemo_gym_swebench_example_rollouts.jsonl")
-    for rollout in read_rollouts(path):
-        assert set(rollout.verifier_inputs) == {"model_patch"}
-        assert rollout.error is not None or rollout.outcome is (rollout.total_reward == 1.0)
