@@ -10,7 +10,7 @@ Does not cover: flaws of the kernel or the container runtime; timing channels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Literal
@@ -34,47 +34,85 @@ class CheckResult:
     detail: str = ""
 
 
+GROUPS: dict[str, list[Check]] = {
+    "privilege": privilege.CHECKS,
+    "resources": resources.CHECKS,
+    "process": process.CHECKS,
+    "network": network.CHECKS,
+    "files": files.CHECKS,
+    "worker": worker.CHECKS,
+}
+
+
 def checks() -> list[Check]:
     """All checks, in the order in which they run."""
-    return [
-        *privilege.CHECKS,
-        *resources.CHECKS,
-        *process.CHECKS,
-        *network.CHECKS,
-        *files.CHECKS,
-        *worker.CHECKS,
-    ]
+    return [check for group in GROUPS.values() for check in group]
 
 
-def run(factory: Factory, only: Iterable[str] = ()) -> list[CheckResult]:
-    """Runs every check, or those named, each in a fresh sandbox."""
-    names = set(only)
-    return [run_check(check, factory) for check in checks() if not names or check.name in names]
+def group_of(check: Check) -> str:
+    return next(name for name, group in GROUPS.items() if check in group)
+
+
+EMPTY = '[ "$PWD" != / ] && find . -mindepth 1 -delete'
+
+
+class Rooms:
+    """Runs checks of one backend: attacks of a group that leave no trace share a sandbox.
+
+    Between two of them its folder is emptied. One that failed is followed by a fresh sandbox.
+    """
+
+    def __init__(self, factory: Factory) -> None:
+        self._factory = factory
+        self._shared: dict[str, Sandbox] = {}
+
+    def run(self, check: Check) -> CheckResult:
+        if check.alone or check.neighbour:
+            return run_check(check, self._factory)
+        result = _judged(check, self._room(group := group_of(check)))
+        emptied = self._room(group).exec(["sh", "-c", EMPTY])
+        if result.status == "failed" or emptied.exit_code:
+            self._shared.pop(group).close()
+        return result
+
+    def _room(self, group: str) -> Sandbox:
+        if group not in self._shared:
+            for check in GROUPS[group]:
+                if check.before and not check.neighbour:
+                    check.before()
+            self._shared[group] = self._factory(LIMITS)
+        return self._shared[group]
+
+    def close(self) -> None:
+        for sandbox in self._shared.values():
+            sandbox.close()
 
 
 def run_check(check: Check, factory: Factory) -> CheckResult:
-    """Runs one check. What it raises is a failure with that text, never an error of the suite."""
-    with ExitStack() as open_ones:
+    """Runs one check in a fresh sandbox."""
+    with ExitStack() as opened:
         if check.before:
             check.before()
         sandbox = factory(LIMITS)
-        open_ones.callback(sandbox.close)
-        if check.promise and check.promise not in getattr(sandbox, "fences", FENCES):
-            return CheckResult(check.name, check.promise, "not promised")
-        if check.neighbour:
-            other = factory(LIMITS)
-            open_ones.callback(other.close)
-            check.neighbour(other)
-        detail = _examine(check, sandbox)
-    return CheckResult(check.name, check.promise, "failed" if detail else "passed", detail)
+        opened.callback(sandbox.close)
+        other = factory(LIMITS) if check.neighbour else None
+        if other:
+            opened.callback(other.close)
+        return _judged(check, sandbox, other)
 
 
-def _examine(check: Check, sandbox: Sandbox) -> str:
-    for part, examine in (("control", check.control), ("attack", check.attack)):
+def _judged(check: Check, sandbox: Sandbox, other: Sandbox | None = None) -> CheckResult:
+    """What a check raises is a failure with that text, never an error of the suite."""
+    if check.promise and check.promise not in getattr(sandbox, "fences", FENCES):
+        return CheckResult(check.name, check.promise, "not promised")
+    parts = [("control", check.control, sandbox), ("attack", check.attack, sandbox)]
+    if check.neighbour and other:
+        parts.insert(0, ("neighbour", check.neighbour, other))
+    for part, examine, where in parts:
         try:
-            detail = examine(sandbox)
+            detail = examine(where)
         except Exception as error:
             detail = repr(error)
         if detail:
-            return f"{part}: {detail}"
-    return ""
+            return CheckResult(check.name, check.promise, "failed", f"{part}: {detail}")
+    return CheckResult(check.name, check.promise, "passed")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 import pytest
@@ -15,9 +15,13 @@ from meta_agent.sandboxes import (
     engine_status,
     open_sandbox,
 )
+from tests.sandbox.attacks.check import Check
+from tests.sandbox.conformance import group_of
 
 SMALL = SandboxLimits(memory_mb=256, pids=64, scratch_mb=64, deadline_sec=120)
 Open = Callable[..., WorkerSandbox]
+ALWAYS = "privilege"
+"""The group of attacks that podman meets in CI."""
 
 
 @lru_cache
@@ -37,6 +41,25 @@ ENGINES = [pytest.param(name, marks=pytest.mark.docker) for name in CONTAINERS]
 def engine(request: pytest.FixtureRequest) -> str:
     need_backend(request.param)
     return str(request.param)
+
+
+def on_engines(checks: Iterable[Check]) -> pytest.MarkDecorator:
+    """Each attack on each engine. On podman all run nightly, and one group of them always."""
+    return pytest.mark.parametrize(
+        ("engine", "check"),
+        [
+            pytest.param(
+                name,
+                check,
+                marks=[pytest.mark.docker]
+                + [pytest.mark.nightly] * (name == "podman" and group_of(check) != ALWAYS),
+                id=f"{name}-{check.name}",
+            )
+            for name in CONTAINERS
+            for check in checks
+        ],
+        indirect=["engine"],
+    )
 
 
 @pytest.fixture(params=["process", ENGINES[0]])

@@ -17,7 +17,7 @@ from meta_agent.sandboxes._names import BASE_IMAGE
 from tests.sandbox import conformance
 from tests.sandbox.attacks._programs import BREACH, program
 from tests.sandbox.attacks.check import LIMITS, Check
-from tests.sandbox.conftest import status
+from tests.sandbox.conftest import on_engines, status
 
 SHARED = {"seccomp", "network", "memory"}
 CHECKS = [check for check in conformance.checks() if check.promise in SHARED]
@@ -61,9 +61,11 @@ class InBox:
 
     def __init__(self, box: Box) -> None:
         self._box = box
+        self.close = box.close
 
     def exec(self, argv: Sequence[str], *, timeout_sec: float = 60.0, **_: Any) -> ExecResult:
-        return self._box.exec(shlex.join(argv), timeout_sec=timeout_sec)
+        command = f"mkdir -p /attack && cd /attack && {shlex.join(argv)}"
+        return self._box.exec(command, timeout_sec=timeout_sec)
 
 
 @pytest.fixture(scope="module")
@@ -74,26 +76,28 @@ def image(engine: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     return task_image(None, folder, engine=engine)
 
 
-@pytest.fixture
-def box(image: str, engine: str) -> Iterator[Any]:
-    limits = BoxLimits(memory_mb=LIMITS.memory_mb, pids=LIMITS.pids, deadline_sec=120)
-    opened = Box(image, "test", limits, engine=engine)
-    yield InBox(opened)
-    opened.close()
+@pytest.fixture(scope="module")
+def rooms(image: str, engine: str) -> Iterator[conformance.Rooms]:
+    limits = BoxLimits(memory_mb=LIMITS.memory_mb, pids=LIMITS.pids, deadline_sec=300)
+    factory: Any = lambda _: InBox(Box(image, "test", limits, engine=engine))  # noqa: E731
+    with contextlib.closing(conformance.Rooms(factory)) as made:
+        yield made
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
-def test_a_box_holds(check: Check, box: Any, engine: str) -> None:
+@on_engines(CHECKS)
+def test_a_box_holds(check: Check, rooms: conformance.Rooms, engine: str) -> None:
     if check.promise in status(engine).unbounded:
         pytest.skip(f"{engine} has no control group to bound {check.promise!r} by here")
-    assert check.control(box) == ""
-    assert check.attack(box) == ""
+    result = rooms.run(check)
+    assert (result.status, result.detail) == ("passed", "")
 
 
-@pytest.mark.parametrize("name", USUAL)
-def test_what_tasks_need_works(name: str, box: Any) -> None:
-    done = box.exec(["python3", "-c", program(USUAL[name])])
-    assert done.exit_code == BREACH, done.stderr + done.stdout
+def test_what_tasks_need_works(image: str, engine: str) -> None:
+    limits = BoxLimits(memory_mb=LIMITS.memory_mb, pids=LIMITS.pids, deadline_sec=120)
+    with contextlib.closing(InBox(Box(image, "test", limits, engine=engine))) as box:
+        for name, body in USUAL.items():
+            done = box.exec(["python3", "-c", program(body)])
+            assert done.exit_code == BREACH, (name, done.stderr + done.stdout)
 
 
 def test_files_travel_and_what_was_left_is_kept(image: str, engine: str) -> None:
@@ -103,7 +107,7 @@ def test_files_travel_and_what_was_left_is_kept(image: str, engine: str) -> None
         box.put({"a/run": (b"#!/bin/sh\necho found\n", 0o755)}, "/job")
         assert box.get("/job/a/run", 100) == b"#!/bin/sh\necho found\n"
         assert box.get("/job/a", 100) is None and box.get("/job/b", 100) is None
-        with pytest.raises(SandboxError, match="exceeds 10 bytes"):
+        with pytest.raises(SandboxError):
             box.get("/job/a/run", 10)
         assert box.exec("/job/a/run > /job/said", timeout_sec=60).exit_code == 0
         late = box.exec("sleep 60", timeout_sec=1)

@@ -27,29 +27,30 @@ def test_the_recipe_hash_follows_the_recipe(
     assert recipe_hash() != before
 
 
-def test_missing_needs_are_said_before_the_slow_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name: None)
+@pytest.mark.parametrize(
+    ("program", "user", "keys", "named"),
+    [
+        (None, 0, True, "debootstrap"),
+        ("/usr/sbin/debootstrap", 1000, True, "root"),
+        ("/usr/sbin/debootstrap", 0, False, "keys.gpg"),
+    ],
+    ids=["no program", "no root", "no keys"],
+)
+def test_what_a_build_lacks_is_named_before_the_slow_part(
+    program: str | None,
+    user: int,
+    keys: bool,
+    named: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: program)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    (tmp_path / "keys.gpg").write_text("") if keys else None
+    monkeypatch.setenv("MA_DEBIAN_KEYRING", str(tmp_path / "keys.gpg"))
     with pytest.raises(PreflightError) as caught:
         _build.check_needs()
-    assert "debootstrap" in str(caught.value.hint)
-
-
-def test_building_needs_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name: "/usr/sbin/debootstrap")
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(PreflightError, match="root"):
-        _build.check_needs()
-
-
-def test_nothing_is_built_without_the_keys_of_what_is_downloaded(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name: "/usr/sbin/debootstrap")
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setenv("MA_DEBIAN_KEYRING", str(tmp_path / "keys.gpg"))
-    with pytest.raises(PreflightError, match=r"keys\.gpg.* is missing") as caught:
-        _build.check_needs()
-    assert "debian-archive-keyring" in str(caught.value.hint)
+    assert named in f"{caught.value} {caught.value.hint}"
 
 
 def test_the_recipe_is_a_valid_shell_script() -> None:
@@ -63,7 +64,7 @@ def test_an_image_of_the_same_recipe_is_not_built_again() -> None:
         pytest.skip("the image here is of another recipe: meta-agent sandbox build")
     lines: list[str] = []
     assert _build.build_base_image(lines.append) == engine_status(image=BASE_IMAGE).image_id
-    assert lines == [f"{BASE_IMAGE} is up to date ({recipe_hash()})"]
+    assert len(lines) == 1 and recipe_hash() in lines[0]
 
 
 @pytest.mark.docker

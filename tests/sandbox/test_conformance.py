@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from meta_agent.sandboxes import WorkerSandbox, open_sandbox
 from meta_agent.sandboxes._names import FENCES
 from tests.sandbox import conformance
 from tests.sandbox.attacks.check import LIMITS
-from tests.sandbox.conftest import status
+from tests.sandbox.conftest import on_engines, status
 
 CHECKS = conformance.checks()
 NEVER_IN_A_PROCESS = {"memory", "disk", "inodes"}
@@ -28,9 +30,15 @@ def unbounded(engine: str) -> set[str]:
     return bounded_by_groups | ({"inodes"} if engine == "podman" else set())
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
-def test_containers_hold(check: conformance.Check, engine: str) -> None:
-    result = conformance.run_check(check, lambda limits: opened(engine, limits))
+@pytest.fixture(scope="module")
+def rooms(engine: str) -> Iterator[conformance.Rooms]:
+    with closing(conformance.Rooms(lambda limits: opened(engine, limits))) as made:
+        yield made
+
+
+@on_engines(CHECKS)
+def test_containers_hold(check: conformance.Check, engine: str, rooms: conformance.Rooms) -> None:
+    result = rooms.run(check)
     if result.status == "not promised" and result.promise in unbounded(engine):
         pytest.skip(f"{engine} does not promise {result.promise!r} here")
     assert (result.status, result.detail) == ("passed", "")
@@ -82,6 +90,10 @@ def test_a_process_keeps_what_the_page_promises_and_no_more() -> None:
         )
 
 
+def named(name: str) -> conformance.Check:
+    return next(check for check in CHECKS if check.name == name)
+
+
 class Boastful:
     """A process sandbox that claims every fence."""
 
@@ -97,9 +109,8 @@ class Boastful:
 
 @pytest.mark.parametrize("name", ["memory eaten by many processes", "filling the disk"])
 def test_a_false_promise_is_caught(name: str) -> None:
-    (result,) = conformance.run(Boastful, only=[name])
-    assert result.status == "failed"
-    assert result.detail.startswith("attack: ")
+    result = conformance.run_check(named(name), Boastful)
+    assert (result.status, result.detail.partition(": ")[0]) == ("failed", "attack")
 
 
 class Broken(Boastful):
@@ -110,6 +121,24 @@ class Broken(Boastful):
 
 
 def test_a_broken_sandbox_fails_its_controls() -> None:
-    (result,) = conformance.run(Broken, only=["mounting"])
-    assert result.status == "failed"
-    assert result.detail.startswith("control: ")
+    result = conformance.run_check(named("mounting"), Broken)
+    assert (result.status, result.detail.partition(": ")[0]) == ("failed", "control")
+
+
+def test_a_sandbox_that_an_attack_spoiled_is_not_shared() -> None:
+    made: list[Boastful] = []
+
+    def factory(limits: SandboxLimits) -> Boastful:
+        made.append(Broken(limits) if not made else Boastful(limits))
+        return made[-1]
+
+    with closing(conformance.Rooms(factory)) as rooms:
+        names = (
+            "printing frames",
+            "waiting for input",
+            "printing frames",
+            "faking a timeout by exit code",
+        )
+        ends = [rooms.run(named(name)).status for name in names]
+    assert ends == ["failed", "passed", "passed", "passed"]
+    assert len(made) == 3, "one was broken; the next is shared; another group has its own"

@@ -55,17 +55,12 @@ def test_choice(
             choose()
 
 
-def test_what_a_model_wrote_never_runs_as_root() -> None:
+def test_what_a_model_wrote_never_runs_as_root_nor_sees_the_files_of_the_host() -> None:
     """Not even where it is allowed; edits of the rules still do, where there is no other user."""
-    assert choose_where("host", code_by_llm=False) == "process"
-    with pytest.raises(PreflightError, match="never runs as root"):
-        choose_where("host", code_by_llm=True)
-
-
-def test_what_a_model_wrote_never_sees_the_files_of_the_host() -> None:
-    assert choose_where("unprivileged", code_by_llm=False) == "process"
-    with pytest.raises(PreflightError, match="could read this machine's files"):
-        choose_where("unprivileged", code_by_llm=True)
+    for fence in ("host", "unprivileged"):
+        assert choose_where(fence, code_by_llm=False) == "process"
+        with pytest.raises(PreflightError):
+            choose_where(fence, code_by_llm=True)
     assert choose_where("unprivileged", "host", code_by_llm=True) == "process"
 
 
@@ -102,33 +97,21 @@ def test_a_root_that_can_become_nobody_else_says_so() -> None:
     assert done.stdout.split() == ["0", "False", "refused"], done.stderr
 
 
-def test_a_refusal_names_the_next_command() -> None:
-    with pytest.raises(PreflightError) as caught:
-        choose_backend("auto", code_by_llm=True, status=lambda _: NO_IMAGE)
-    assert "image x is missing" in str(caught.value)
-    assert "build it" in str(caught.value.hint)
-
-
-def test_auto_gives_its_reason() -> None:
-    choice = choose_backend("auto", code_by_llm=False, status=lambda _: NO_ENGINE)
-    assert choice.reason == "no engine"
-
-
-def test_podman_stands_in_where_docker_is_not() -> None:
+def test_podman_stands_in_where_docker_is_not_and_what_is_missing_is_named() -> None:
     found = {"docker": NO_ENGINE, "podman": READY}
     assert choose_backend("auto", code_by_llm=True, status=found.__getitem__).name == "podman"
-
-
-def test_an_engine_that_only_lacks_its_image_is_the_next_step() -> None:
-    found = {"docker": NO_ENGINE, "podman": NO_IMAGE}
-    with pytest.raises(PreflightError, match="no engine; image x is missing") as caught:
+    found["podman"] = NO_IMAGE
+    with pytest.raises(PreflightError) as caught:
         choose_backend("auto", code_by_llm=True, status=found.__getitem__)
-    assert str(caught.value.hint).startswith("build it; then")
+    assert NO_ENGINE.problem in str(caught.value) and NO_IMAGE.problem in str(caught.value)
+    assert str(caught.value.hint).startswith(NO_IMAGE.hint), "the nearest step"
+    choice = choose_backend("auto", code_by_llm=False, status=lambda _: NO_ENGINE)
+    assert choice.reason == NO_ENGINE.problem
 
 
-@pytest.mark.parametrize(("left", "why"), [(False, "No such file"), (True, "Connection refused")])
+@pytest.mark.parametrize("left", [False, True])
 def test_a_socket_file_that_nobody_listens_on_is_named(
-    left: bool, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    left: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A socket that stays open would fail this test as well."""
     path = tmp_path / "engine.sock"
@@ -136,8 +119,10 @@ def test_a_socket_file_that_nobody_listens_on_is_named(
         with socket.socket(socket.AF_UNIX) as gone:
             gone.bind(str(path))
     monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
-    with pytest.raises(SandboxError, match=f"cannot reach the Docker engine: .*{why}.*{path}"):
+    with pytest.raises(SandboxError, match=str(path)):
         _ = _engine.Engine("docker").api
+    status = engine_status()
+    assert not status.ready and str(path) in status.problem and status.hint
 
 
 def podmans(**native: object) -> _engine.Engine:
@@ -172,7 +157,7 @@ def test_what_no_control_group_holds_is_not_promised(
 
 def test_a_user_without_further_users_is_told_how_to_get_some() -> None:
     rows = [{"container_id": 0, "host_id": 1001, "size": 1}]
-    with pytest.raises(SandboxError, match="podman may use 1 user ids here") as caught:
+    with pytest.raises(SandboxError, match="1") as caught:
         _ = podmans(idMappings={"uidmap": rows, "gidmap": rows}).strangers
     assert "usermod --add-subuids" in str(caught.value.hint)
 
@@ -204,16 +189,6 @@ def test_podman_that_cannot_be_used_is_a_status(
     done = subprocess.run(argv, env=environment, capture_output=True, text=True)
     assert done.stdout.startswith("False ") and said in done.stdout, done.stderr
     assert "podman" in done.stdout.partition("|")[2]
-
-
-def test_an_engine_that_is_not_there_is_a_status(monkeypatch: pytest.MonkeyPatch) -> None:
-    script = (
-        "from meta_agent.sandboxes import engine_status; s = engine_status();"
-        "print(s.ready, bool(s.problem), bool(s.hint))"
-    )
-    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.stdout.split() == ["False", "True", "True"], done.stderr
 
 
 @pytest.mark.docker

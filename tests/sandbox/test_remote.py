@@ -101,7 +101,7 @@ def test_a_worker_that_dies_says_its_code() -> None:
     with closing(opened("OnTheHost")) as sandbox:
         (worker,) = workers(sandbox)
         os.kill(worker, signal.SIGKILL)
-        with pytest.raises(SandboxError, match="ended with code 137") as caught:
+        with pytest.raises(SandboxError, match="137") as caught:
             sandbox.exec(["true"])
         assert caught.value.kind == "died"
 
@@ -152,45 +152,51 @@ def test_a_sandbox_is_deleted_after_a_kill_9_of_its_host() -> None:
 
 
 @pytest.mark.parametrize(
-    ("backend", "why"),
+    ("backend", "named"),
     [
-        (service("Down"), "connection to https://service.invalid refused"),
-        (service("NoLogin"), "set TESTS_API_KEY to use this service"),
-        (service("Nobody"), "has no class 'Nobody'"),
-        ("harbor:e3b", "Harbor has no service 'e3b'; choose one of aca-sandbox, "),
+        (service("Down"), "service.invalid"),
+        (service("NoLogin"), "TESTS_API_KEY"),
+        (service("Nobody"), "'Nobody'"),
+        ("harbor:e3b", "'e3b'"),
         ("harbor:e2b", "E2B"),
     ],
 )
 def test_a_service_that_cannot_be_used_is_named_before_the_run(
-    backend: str, why: str, monkeypatch: pytest.MonkeyPatch
+    backend: str, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TESTS_API_KEY", raising=False)
     monkeypatch.delenv("E2B_API_KEY", raising=False)
     with pytest.raises(PreflightError) as caught:
         choose_backend(backend, code_by_llm=False)
-    assert why in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert "meta-agent doctor --sandbox harbor:" in str(caught.value.hint)
+    assert named in str(caught.value) and "meta-agent doctor" in str(caught.value.hint)
 
 
 def test_an_interpreter_without_harbor_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("META_AGENT_HARBOR_PYTHON", sys.executable)
-    with pytest.raises(PreflightError, match="No module named 'harbor'") as caught:
+    with pytest.raises(PreflightError, match="'harbor'") as caught:
         choose_backend("harbor:e2b", code_by_llm=False)
-    assert "pip install 'harbor[e2b]'" in str(caught.value.hint)
+    assert "harbor[e2b]" in str(caught.value.hint)
 
 
 def test_code_of_a_model_is_refused_where_nothing_is_kept_apart() -> None:
     assert choose_backend(service("OnTheHost"), code_by_llm=False).name == service("OnTheHost")
-    with pytest.raises(PreflightError, match=r"protections \(host, network, peers, processes"):
+    with pytest.raises(PreflightError, match="host, network, peers, processes"):
         choose_backend(service("OnTheHost"), code_by_llm=True, allow_unsafe=True)
+
+
+@pytest.fixture(scope="module")
+def rooms() -> Iterator[conformance.Rooms]:
+    need_backend("docker")
+    with closing(conformance.Rooms(lambda limits: opened("InDocker", limits))) as made:
+        yield made
 
 
 @pytest.mark.docker
 @pytest.mark.parametrize("check", conformance.checks(), ids=lambda check: check.name)
-def test_containers_over_a_client_hold_what_they_promise(check: conformance.Check) -> None:
-    need_backend("docker")
-    result = conformance.run_check(check, lambda limits: opened("InDocker", limits))
+def test_containers_over_a_client_hold_what_they_promise(
+    check: conformance.Check, rooms: conformance.Rooms
+) -> None:
+    result = rooms.run(check)
     if result.status == "not promised":
         assert result.promise not in PROMISED
         pytest.skip(f"a service does not promise {result.promise!r}")

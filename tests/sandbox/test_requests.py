@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from meta_agent.core.errors import GuestError, SandboxError
 from meta_agent.core.protocols import Answer, Answerer, Call, CallServer
 from meta_agent.core.sandbox.link import FRAME_LIMIT_BYTES
-from meta_agent.sandboxes import WorkerSandbox
-from tests.sandbox.conftest import Open
+from meta_agent.sandboxes import WorkerSandbox, open_sandbox
+from tests.sandbox.conftest import ENGINES, SMALL, Open, need_backend
 
 GUEST = """
 import os, sys, time
@@ -66,8 +66,18 @@ OPERATIONS = {f.__name__: f for f in PUBLIC}
 
 @pytest.fixture
 def guest(box: WorkerSandbox) -> WorkerSandbox:
+    """One of its own, for tests that end it."""
     box.install("guest", GUEST)
     return box
+
+
+@pytest.fixture(scope="module", params=["process", ENGINES[0]])
+def shared(request: pytest.FixtureRequest) -> Iterator[WorkerSandbox]:
+    """One for all tests that leave it as it was."""
+    need_backend(request.param)
+    with open_sandbox(request.param, run="test", limits=SMALL) as opened:
+        opened.install("guest", GUEST)
+        yield opened
 
 
 def double(calls: list[Call]) -> list[Answer]:
@@ -88,32 +98,27 @@ def from_threads(calls: list[Call], answer: Answerer) -> None:
         threading.Timer(0.01, answer, [[reply]]).start()
 
 
-@pytest.mark.parametrize("serve", [all_at_once, one_by_one_backwards, from_threads])
-def test_calls_are_answered_in_any_grouping(guest: WorkerSandbox, serve: CallServer) -> None:
-    result = guest.request("ask", {"n": 20}, timeout_sec=10, serve=serve)
-    assert [answer["ok"] for answer in result["answers"]] == [2 * n for n in range(20)]
-    assert result["frames"] == (1 if serve is all_at_once else 20)
+def refused(calls: list[Call], answer: Answerer) -> None:
+    answer([{"cid": call["cid"], "err": "budget"} for call in calls])
 
 
-def test_an_answer_can_be_an_error(guest: WorkerSandbox) -> None:
-    def refuse(calls: list[Call], answer: Answerer) -> None:
-        answer([{"cid": call["cid"], "err": "budget"} for call in calls])
-
-    result = guest.request("ask", {"n": 1}, timeout_sec=10, serve=refuse)
+def test_calls_are_answered_in_any_grouping_by_values_and_by_errors(shared: WorkerSandbox) -> None:
+    servers: list[CallServer] = [all_at_once, one_by_one_backwards, from_threads]
+    for serve in servers:
+        result = shared.request("ask", {"n": 20}, timeout_sec=10, serve=serve)
+        assert [answer["ok"] for answer in result["answers"]] == [2 * n for n in range(20)]
+        assert result["frames"] == (1 if serve is all_at_once else 20)
+    result = shared.request("ask", {"n": 1}, timeout_sec=10, serve=refused)
     assert result["answers"][0]["err"] == "budget"
+    assert shared.request("ask", {"n": 1}, timeout_sec=10)["answers"][0]["err"], "nobody serves"
 
 
-def test_calls_nobody_serves_are_refused(guest: WorkerSandbox) -> None:
-    result = guest.request("ask", {"n": 1}, timeout_sec=10)
-    assert "serves no calls" in result["answers"][0]["err"]
-
-
-def test_large_frames_both_ways_do_not_deadlock(guest: WorkerSandbox) -> None:
+def test_large_frames_both_ways_do_not_deadlock(shared: WorkerSandbox) -> None:
     def big(calls: list[Call], answer: Answerer) -> None:
         answer([{"cid": call["cid"], "ok": "y" * (4 << 20)} for call in calls])
 
     args = {"n": 4, "size": 4 << 20}
-    assert guest.request("ask_big", args, timeout_sec=30, serve=big) == "done"
+    assert shared.request("ask_big", args, timeout_sec=30, serve=big) == "done"
 
 
 def test_a_deadline_does_not_count_what_the_host_says_it_needed(guest: WorkerSandbox) -> None:
@@ -125,45 +130,45 @@ def test_a_deadline_does_not_count_what_the_host_says_it_needed(guest: WorkerSan
         return serve
 
     assert guest.request("ask", {"n": 1}, timeout_sec=1.0, serve=slowly(1.5))["frames"] == 1
-    with pytest.raises(SandboxError, match="took over 1 s"):
+    with pytest.raises(SandboxError, match="1 s"):
         guest.request("ask", {"n": 1}, timeout_sec=1.0, serve=slowly(0.0))
 
 
-def test_late_answers_disturb_nobody(guest: WorkerSandbox) -> None:
+def test_late_answers_disturb_nobody(shared: WorkerSandbox) -> None:
     late: list[Callable[[], None]] = []
 
     def later(calls: list[Call], answer: Answerer) -> None:
         late.append(lambda: answer([{"cid": 7, "ok": "too late"}]))
 
-    assert guest.request("patient", {}, timeout_sec=10, serve=later) == []
+    assert shared.request("patient", {}, timeout_sec=10, serve=later) == []
     late[0]()
-    assert guest.request("ask", {"n": 1}, timeout_sec=10, serve=all_at_once)["frames"] == 1
-    assert guest.request("echo", {"still": "here"}, timeout_sec=10) == {"still": "here"}
+    assert shared.request("ask", {"n": 1}, timeout_sec=10, serve=all_at_once)["frames"] == 1
+    assert shared.request("echo", {"still": "here"}, timeout_sec=10) == {"still": "here"}
 
 
 # --- requests sent ahead, and raw bytes -----------------------------------------------------------
 
 
-def test_requests_sent_ahead_are_replied_to_in_any_order_of_waiting(guest: WorkerSandbox) -> None:
-    waits = [guest.begin("echo", {"n": n}, timeout_sec=10) for n in range(5)]
-    assert guest.request("echo", {"n": 9}, timeout_sec=10) == {"n": 9}
+def test_requests_sent_ahead_are_replied_to_in_any_order_of_waiting(shared: WorkerSandbox) -> None:
+    waits = [shared.begin("echo", {"n": n}, timeout_sec=10) for n in range(5)]
+    assert shared.request("echo", {"n": 9}, timeout_sec=10) == {"n": 9}
     assert [wait()["n"] for wait in reversed(waits)] == [4, 3, 2, 1, 0]
     assert waits[0]() == {"n": 0}
 
 
-def test_an_error_comes_with_the_wait_and_spoils_no_neighbour(guest: WorkerSandbox) -> None:
-    failing = guest.begin("fail", {"kind": "KeyError"}, timeout_sec=10)
-    fine = guest.begin("echo", {"n": 1}, timeout_sec=10)
+def test_an_error_comes_with_the_wait_and_spoils_no_neighbour(shared: WorkerSandbox) -> None:
+    failing = shared.begin("fail", {"kind": "KeyError"}, timeout_sec=10)
+    fine = shared.begin("echo", {"n": 1}, timeout_sec=10)
     assert fine() == {"n": 1}
     with pytest.raises(GuestError):
         failing()
 
 
 def test_a_request_sent_ahead_survives_an_operation_that_waits_for_answers(
-    guest: WorkerSandbox,
+    shared: WorkerSandbox,
 ) -> None:
-    asking = guest.begin("ask", {"n": 3}, timeout_sec=10)
-    fine = guest.begin("echo", {"n": 1}, timeout_sec=10)
+    asking = shared.begin("ask", {"n": 3}, timeout_sec=10)
+    fine = shared.begin("echo", {"n": 1}, timeout_sec=10)
     assert fine() == {"n": 1}
     assert "serves no calls" in asking()["answers"][0]["err"]
 
@@ -178,59 +183,52 @@ def test_a_hanging_request_ends_those_behind_it(guest: WorkerSandbox) -> None:
         assert caught.value.kind == "timeout"
 
 
-@pytest.mark.parametrize(
-    "parts", [[b"a"], [b"\n"], [b"\n\n{", b"\x00\xff"], [b"", b"x\n"], [bytes(range(256))]]
-)
-def test_attached_bytes_arrive_as_they_are(guest: WorkerSandbox, parts: list[bytes]) -> None:
-    wait = guest.begin("attached", {}, timeout_sec=10, attached=parts)
-    assert bytes(wait()) == b"".join(parts)
+def test_attached_bytes_arrive_as_they_are(shared: WorkerSandbox) -> None:
+    for parts in ([b"a"], [b"\n"], [b"\n\n{", b"\x00\xff"], [b"", b"x\n"], [bytes(range(256))]):
+        wait = shared.begin("attached", {}, timeout_sec=10, attached=parts)
+        assert bytes(wait()) == b"".join(parts)
+    assert shared.begin("attached", {}, timeout_sec=10)() is None
 
 
-def test_nothing_attached_is_nothing(guest: WorkerSandbox) -> None:
-    assert guest.begin("attached", {}, timeout_sec=10)() is None
-
-
-def test_large_attachments_sent_ahead_do_not_deadlock(guest: WorkerSandbox) -> None:
+def test_large_attachments_sent_ahead_do_not_deadlock(shared: WorkerSandbox) -> None:
     size = 4 << 20
     waits = [
-        guest.begin("size", {"back": size}, timeout_sec=30, attached=[b"x" * size] * 2)
+        shared.begin("size", {"back": size}, timeout_sec=30, attached=[b"x" * size] * 2)
         for _ in range(4)
     ]
     assert [wait()[0] for wait in waits] == [2 * size] * 4
 
 
-def test_too_large_an_attachment_is_refused_before_anything_is_sent(guest: WorkerSandbox) -> None:
-    with pytest.raises(ValueError, match="split it"):
-        guest.begin("size", {}, timeout_sec=10, attached=[b"x" * FRAME_LIMIT_BYTES])
-    assert guest.request("echo", {}, timeout_sec=10) == {}
+def test_too_large_an_attachment_is_refused_before_anything_is_sent(shared: WorkerSandbox) -> None:
+    with pytest.raises(ValueError):
+        shared.begin("size", {}, timeout_sec=10, attached=[b"x" * FRAME_LIMIT_BYTES])
+    assert shared.request("echo", {}, timeout_sec=10) == {}
 
 
 @pytest.mark.parametrize("kind", ["KeyError", "SystemExit"])
-def test_guest_errors_are_typed_with_source_lines(guest: WorkerSandbox, kind: str) -> None:
+def test_guest_errors_are_typed_with_source_lines(shared: WorkerSandbox, kind: str) -> None:
     with pytest.raises(GuestError) as caught:
-        guest.request("fail", {"kind": kind}, timeout_sec=10)
+        shared.request("fail", {"kind": kind}, timeout_sec=10)
     assert caught.value.kind == kind
     assert 'raise {"KeyError"' in caught.value.guest_traceback
     assert "about to fail" in caught.value.guest_traceback
-    assert guest.request("echo", {}, timeout_sec=10) == {}
+    for op, known in (("unfit", "TypeError"), ("no_such_operation", "LookupError")):
+        with pytest.raises(GuestError) as caught:
+            shared.request(op, {}, timeout_sec=10)
+        assert caught.value.kind == known
+    assert shared.request("echo", {}, timeout_sec=10) == {}
 
 
-@pytest.mark.parametrize(
-    ("op", "kind"), [("unfit", "TypeError"), ("no_such_operation", "LookupError")]
-)
-def test_unfit_results_and_names_are_guest_errors(guest: WorkerSandbox, op: str, kind: str) -> None:
-    with pytest.raises(GuestError) as caught:
-        guest.request(op, {}, timeout_sec=10)
-    assert caught.value.kind == kind
-
-
-@pytest.mark.parametrize(
-    "source", ["OPERATIONS = {'exec': len}", "x = 1", "raise RuntimeError('no')", "def broken("]
-)
-def test_a_bad_module_is_refused(box: WorkerSandbox, source: str) -> None:
-    with pytest.raises(GuestError):
-        box.install("bad", source)
-    assert box.exec(["echo", "alive"]).stdout == b"alive\n"
+def test_a_bad_module_is_refused(shared: WorkerSandbox) -> None:
+    for source in (
+        "OPERATIONS = {'exec': len}",
+        "x = 1",
+        "raise RuntimeError('no')",
+        "def broken(",
+    ):
+        with pytest.raises(GuestError):
+            shared.install("bad", source)
+    assert shared.exec(["echo", "alive"]).stdout == b"alive\n"
 
 
 def test_order_of_sets_is_the_same_in_both_backends(open_box: Open, backend: str) -> None:
@@ -242,11 +240,11 @@ def test_order_of_sets_is_the_same_in_both_backends(open_box: Open, backend: str
     assert orders[0] == orders[1]
 
 
-def test_requests_from_many_threads_take_turns(guest: WorkerSandbox) -> None:
+def test_requests_from_many_threads_take_turns(shared: WorkerSandbox) -> None:
     results: list[int] = []
 
     def work(n: int) -> None:
-        results.append(guest.request("echo", {"n": n}, timeout_sec=10)["n"])
+        results.append(shared.request("echo", {"n": n}, timeout_sec=10)["n"])
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(20)]
     for thread in threads:
@@ -259,13 +257,13 @@ def test_requests_from_many_threads_take_turns(guest: WorkerSandbox) -> None:
 def test_closing_from_another_thread_ends_a_request(box: WorkerSandbox) -> None:
     timer = threading.Timer(0.3, box.close)
     timer.start()
-    with pytest.raises(SandboxError, match="closed"):
+    with pytest.raises(SandboxError):
         box.exec(["sleep", "30"])
     timer.join()
 
 
 def test_closing_while_serving_ends_the_request(guest: WorkerSandbox) -> None:
-    with pytest.raises(SandboxError, match="closed"):
+    with pytest.raises(SandboxError):
         guest.request("ask", {"n": 1}, timeout_sec=10, serve=lambda calls, answer: guest.close())
 
 

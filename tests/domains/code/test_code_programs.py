@@ -41,9 +41,9 @@ def test_each_ending_of_a_program_has_its_word(kind: str, runner: CodeRunner) ->
     wrong = {}
     for line in (line for line in LINES if line["kind"] == kind):
         more = {"program": line["tests"]} if "tests" in line else {}
-        found = runner.run(row(kind, time_sec=2.0, **more), line["source"])
-        end = line.get("end", found.end)
-        if found.success != (end == "passed") or found.end != end:
+        found = graded(row(kind, time_sec=2.0, **more), line["source"], runner)
+        verdict = found.detail["verdict"]
+        if verdict != line.get("end", verdict) or found.success != (line.get("end") == "passed"):
             wrong[line["name"]] = found
     assert wrong == {}
 
@@ -86,9 +86,10 @@ PROBLEMS = [
     ),
     problem(
         1,
-        "def encode(text):\n    '''Turns each three signs.'''\n    parts = [text[i : i + 3] for i in "
-        "range(0, len(text), 3)]\n    return ''.join(p[1:] + p[0] if len(p) == 3 else p for p in "
-        "parts)\n\n\ndef decode(text):\n    '''Undoes it.'''\n",
+        "def encode(text):\n    '''Turns each three signs.'''\n"
+        "    parts = [text[i : i + 3] for i in range(0, len(text), 3)]\n"
+        "    return ''.join(p[1:] + p[0] if len(p) == 3 else p for p in parts)\n\n\n"
+        "def decode(text):\n    '''Undoes it.'''\n",
         "    return encode(encode(text))\n",
         *("candidate(encode('abcdefgh')) == 'abcdefgh'", "candidate('bca') == 'abc'"),
     ),

@@ -53,9 +53,12 @@ def describe(result: ExecResult, expected: int) -> str:
     return f"exit {result.exit_code}, not {expected}: {text}"
 
 
-def program_check(name: str, promise: str, *, control: str, attack: str) -> Check:
+def program_check(
+    name: str, promise: str, *, control: str, attack: str, alone: bool = False
+) -> Check:
     """A check whose control must get through and whose attack must be refused."""
-    return Check(name, promise, ends_with(BREACH, control), ends_with(HELD, attack))
+    ends = ends_with(BREACH, control), ends_with(HELD, attack)
+    return Check(name, promise, *ends, alone=alone)
 
 
 def answers(sandbox: Sandbox) -> str:

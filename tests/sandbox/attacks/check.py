@@ -21,3 +21,4 @@ class Check:
     attack: Callable[[Sandbox], str]
     neighbour: Callable[[Sandbox], str] | None = None  # prepares a second sandbox beside it
     before: Callable[[], object] | None = None  # prepares the host before the sandbox is opened
+    alone: bool = False  # costs its sandbox something that the next attack would miss

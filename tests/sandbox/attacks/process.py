@@ -141,10 +141,10 @@ CHECKS = [
         lambda sandbox: escapes(sandbox, 0.3, 20),
     ),
     Check("a grandchild holds the pipe", "", answers, grandchild_holds_pipe),
-    Check("killing the first process", "processes", answers, kills_first_process),
-    Check("killing the worker", "", answers, kills_the_worker),
+    Check("killing the first process", "processes", answers, kills_first_process, alone=True),
+    Check("killing the worker", "", answers, kills_the_worker, alone=True),
     Check("forging replies on standard output", "", answers, forges_replies),
     Check("printing frames", "", answers, prints_frames),
     Check("faking a timeout by exit code", "", real_timeout, fakes_timeout),
-    Check("guest code ends the interpreter", "", answers, exits_quietly),
+    Check("guest code ends the interpreter", "", answers, exits_quietly, alone=True),
 ]

@@ -212,8 +212,16 @@ def fd_exhaustion(sandbox: Sandbox) -> str:
 
 
 CHECKS = [
-    Check("memory bomb in a guest operation", "", memory_in_guest, memory_bomb_in_guest),
-    Check("memory bomb in a command", "", ends_with(0, EAT.format(mb=16)), memory_bomb_in_command),
+    Check(
+        "memory bomb in a guest operation", "", memory_in_guest, memory_bomb_in_guest, alone=True
+    ),
+    Check(
+        "memory bomb in a command",
+        "",
+        ends_with(0, EAT.format(mb=16)),
+        memory_bomb_in_command,
+        alone=True,
+    ),
     Check(
         "memory eaten by many processes",
         "memory",
@@ -223,12 +231,14 @@ CHECKS = [
             if run_python(sandbox, program(EAT_IN_SUM.format(count=4, mb=100))).exit_code != 0
             else "four processes hold more than the limit"
         ),
+        alone=True,
     ),
     program_check(
         "memory in the buffers of connections",
         "memory",
         control=EAT_BY_TCP.format(pairs=2, most=1 << 16),
         attack=EAT_BY_TCP.format(pairs=400, most=LIMITS.memory_mb << 20),
+        alone=True,
     ),
     *(
         program_check(
@@ -248,22 +258,24 @@ CHECKS = [
         control=FORKS.format(count=8),
         attack=FORKS.format(count=2 * LIMITS.pids),
     ),
-    Check("fork bomb", "pids", answers, fork_bomb),
+    Check("fork bomb", "pids", answers, fork_bomb, alone=True),
     program_check(
         "filling the disk",
         "disk",
         control=FILL.format(files=1),
         attack=FILL.format(files=2 * LIMITS.scratch_mb // 8),
+        alone=True,
     ),
     program_check(
         "filling the disk with empty files",
         "inodes",
         control=MANY_FILES.format(files=100),
         attack=MANY_FILES.format(files=1000 * LIMITS.scratch_mb),
+        alone=True,
     ),
     Check("running out of descriptors", "", answers, fd_exhaustion),
     Check("spinning for ever", "", answers, spin),
-    Check("a guest operation that never returns", "", answers, lingers_at_deadline),
+    Check("a guest operation that never returns", "", answers, lingers_at_deadline, alone=True),
     Check("flooding standard output", "", quiet_output, flood_without_end),
     Check("output is read to its end", "", quiet_output, flood_to_the_end),
     Check("an argument that is too long", "", answers, giant_argument),
