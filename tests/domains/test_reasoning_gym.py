@@ -109,15 +109,15 @@ def test_a_list_where_the_library_evaluates_still_counts(
 @pytest.mark.parametrize(
     ("generators", "message"),
     [
-        ("chain_summ", "no generator 'chain_summ'; the nearest is chain_sum"),
-        ("chain_sum:min_term=2", "no parameter 'min_term'; the nearest is min_terms"),
-        ("chain_sum:min_terms=two", "min_terms=two is no int, as 2 is"),
-        ("chain_sum:min_terms=9", "max_terms must be >= min_terms"),
-        ("arc_agi:size=5", "its verifier refuses all"),
+        ("chain_summ", "'chain_summ'"),
+        ("chain_sum:min_term=2", "'min_term'"),
+        ("chain_sum:min_terms=two", "min_terms=two"),
+        ("chain_sum:min_terms=9", "max_terms"),
+        ("arc_agi:size=5", "arc_agi"),
     ],
 )
 def test_what_the_library_refuses_is_a_sentence(generators: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=r"^the grader reasoning-gym failed: ") as error:
+    with pytest.raises(ConfigError, match="reasoning-gym") as error:
         tasks_of(generators, PYTHON)
     assert message in str(error.value) and error.value.hint == "meta-agent tasks list reasoning-gym"
 
@@ -132,7 +132,7 @@ def test_a_generator_that_raises_is_named_with_its_seed(tmp_path: Path) -> None:
     launcher = tmp_path / "python"
     launcher.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {PYTHON} "$@"\n')
     launcher.chmod(0o755)
-    with pytest.raises(ConfigError, match=r"chain_sum: the generator raised RuntimeError: no more"):
+    with pytest.raises(ConfigError, match=r"chain_sum: .*RuntimeError: no more"):
         tasks_of("chain_sum:size=5", str(launcher))
 
 
@@ -140,13 +140,13 @@ def test_without_the_library_the_next_command_is_named(tmp_path: Path) -> None:
     launcher = tmp_path / "python"
     launcher.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     launcher.chmod(0o755)
-    with pytest.raises(ConfigError, match="reasoning_gym is not installed") as error:
+    with pytest.raises(ConfigError, match="reasoning_gym") as error:
         tasks_of("chain_sum", str(launcher))
     assert "pip install" in str(error.value.hint) and "--python" in str(error.value.hint)
 
 
 def test_a_name_without_a_value_is_refused() -> None:
-    with pytest.raises(ConfigError, match="chain_sum:size is not valid"):
+    with pytest.raises(ConfigError, match="chain_sum:size"):
         tasks_of("chain_sum:size", sys.executable)
 
 
@@ -169,10 +169,10 @@ def test_a_recipe_declares_new_training_tasks_at_a_level_of_the_library(
 
 
 REFUSED_DECLARATIONS = {
-    "chain_sum:seed=0": "sets the seed of chain_sum",
-    "chain_sum:size=4097": "asks for 4097 tasks of chain_sum",
-    "chain_sums": "no generator 'chain_sums'; the nearest is chain_sum",
-    "chain_sum:level=high": "level=high is no whole number",
+    "chain_sum:seed=0": "seed",
+    "chain_sum:size=4097": "4097",
+    "chain_sums": "'chain_sums'",
+    "chain_sum:level=high": "level=high",
 }
 
 

@@ -45,7 +45,7 @@ def test_a_byte_order_mark_is_no_part_of_a_task_file(
 def test_a_git_lfs_pointer_is_no_task_file(tmp_path: Path) -> None:
     path = tmp_path / "tasks.jsonl"
     path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
-    with pytest.raises(ConfigError, match="Git LFS pointer") as caught:
+    with pytest.raises(ConfigError, match="Git LFS") as caught:
         list(stream_rows(path))
     assert caught.value.hint == "git lfs pull"
 
@@ -53,7 +53,7 @@ def test_a_git_lfs_pointer_is_no_task_file(tmp_path: Path) -> None:
 def test_a_row_that_is_no_json_is_named_by_line(tmp_path: Path) -> None:
     path = tmp_path / "tasks.jsonl"
     path.write_text(json.dumps(ROW) + "\n{broken\n")
-    with pytest.raises(ConfigError, match=r"tasks.jsonl:2: the line is not JSON .*\{broken"):
+    with pytest.raises(ConfigError, match=r"tasks.jsonl:2: .*\{broken"):
         list(stream_rows(path))
 
 

@@ -43,7 +43,9 @@ def test_test_ids_may_be_json_strings_or_lists(tmp_path: Path) -> None:
     assert strings.pass_to_pass == ("t.py::test_b", "t.py::test_c[1-2]")
 
 
-def test_further_fields_are_kept_and_harmless(tmp_path: Path) -> None:
+def test_further_fields_are_kept_and_a_gold_patch_may_be_missing(tmp_path: Path) -> None:
+    bare = {name: value for name, value in ROW.items() if name != "patch"}
+    assert read_swebench(write(tmp_path, bare))[0].patch is None
     row = read_one(tmp_path, difficulty="1-4 hours", created_at="2020")
     assert row.extra == {"difficulty": "1-4 hours", "created_at": "2020"}
 
@@ -53,32 +55,25 @@ def test_the_image_has_three_spellings(tmp_path: Path, name: str) -> None:
     assert read_one(tmp_path, **{name: "repo:1"}).image == "repo:1"
 
 
-def test_a_row_without_a_gold_patch_is_read(tmp_path: Path) -> None:
-    row = dict(ROW)
-    del row["patch"]
-    assert read_swebench(write(tmp_path, row))[0].patch is None
+BAD: list[tuple[str, Any]] = [
+    ("instance_id", None),
+    ("instance_id", "../../etc"),
+    ("instance_id", "o__r-1"),  # that of the row before
+    ("repo", 7),
+    ("problem_statement", "  "),
+    ("FAIL_TO_PASS", "[not json"),
+    ("FAIL_TO_PASS", []),
+    ("FAIL_TO_PASS", [1]),
+    ("PASS_TO_PASS", {"a": 1}),
+    ("split", "test"),
+    ("source", "x.tar"),
+    ("source", {}),
+    ("source", {"archive": "a.tar", "image_path": "/x"}),
+]
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "complaint"),
-    [
-        ("instance_id", None, "it is missing"),
-        ("instance_id", "../../etc", "letters, digits"),
-        ("repo", 7, "got 7"),
-        ("problem_statement", "  ", "non-empty string"),
-        ("FAIL_TO_PASS", "[not json", 'got "[not json"'),
-        ("FAIL_TO_PASS", [], "at least one test"),
-        ("FAIL_TO_PASS", [1], "a list of strings"),
-        ("PASS_TO_PASS", {"a": 1}, "a list of strings"),
-        ("split", "test", "one of train, search, confirm, vault"),
-        ("source", "x.tar", "an object"),
-        ("source", {}, "either archive"),
-        ("source", {"archive": "a.tar", "image_path": "/x"}, "either archive"),
-    ],
-)
-def test_a_bad_field_is_named_with_file_line_and_value(
-    tmp_path: Path, field: str, value: Any, complaint: str
-) -> None:
+@pytest.mark.parametrize(("field", "value"), BAD)
+def test_a_bad_field_is_named_with_file_and_line(tmp_path: Path, field: str, value: Any) -> None:
     bad = {**ROW, "instance_id": "other", field: value}
     if value is None:
         del bad[field]
@@ -86,42 +81,23 @@ def test_a_bad_field_is_named_with_file_line_and_value(
     with pytest.raises(ConfigError) as caught:
         read_swebench(file)
     assert str(caught.value).startswith(f"{file}:2: field {field}: ")
-    assert complaint in str(caught.value)
-
-
-def test_a_bad_hash_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="field sha256: expected 64"):
-        read_one(tmp_path, source={"archive": "a.tar", "sha256": "abc"})
 
 
 @pytest.mark.parametrize(
-    ("content", "complaint"),
+    ("name", "content"),
     [
-        ("{broken\n", ":1: the line is not JSON"),
-        ("[1]\n", ":1: expected an object"),
-        ("", "holds no tasks"),
+        *(("tasks.jsonl", content) for content in ("{broken\n", "[1]\n", "")),
+        *(("tasks.parquet", content) for content in ("PAR0", None)),
+        ("none.jsonl", None),
     ],
 )
-def test_a_broken_file_is_refused(tmp_path: Path, content: str, complaint: str) -> None:
-    with pytest.raises(ConfigError, match=complaint):
-        read_swebench(write(tmp_path, content))
-
-
-@pytest.mark.parametrize("name", ["none.jsonl", "none.parquet"])
-def test_a_missing_file_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ConfigError, match=r"cannot read .*none"):
+def test_a_broken_or_missing_file_is_refused_by_name(
+    tmp_path: Path, name: str, content: str | None
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    with pytest.raises(ConfigError, match=name):
         read_swebench(tmp_path / name)
-
-
-def test_a_file_that_only_looks_like_parquet_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "tasks.parquet").write_bytes(b"PAR0")
-    with pytest.raises(ConfigError, match=r"cannot read .* as Parquet"):
-        read_swebench(tmp_path / "tasks.parquet")
-
-
-def test_an_id_used_twice_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r":2: field instance_id: line 1 already has 'o__r-1'"):
-        read_swebench(write(tmp_path, ROW, ROW))
 
 
 def test_the_same_fix_under_two_names_falls_into_one_split(tmp_path: Path) -> None:

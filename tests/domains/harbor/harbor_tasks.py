@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
+
+from meta_agent.core.protocols import Environment
+from meta_agent.domains.harbor import HarborDomain
 
 DOCKERFILE = "FROM meta-agent-base:1\nUSER root\nWORKDIR /app\n"
 PASS = "mkdir -p /logs/verifier\nif {test}; then r={good}; else r={bad}; fi\n"
@@ -153,3 +158,16 @@ def write_ten(root: Path) -> Path:
         split="vault",
     )
     return root
+
+
+@contextlib.contextmanager
+def attempt(domain: HarborDomain, key: str) -> Iterator[Environment]:
+    environment = domain.open(domain.task(key))
+    try:
+        yield environment
+    finally:
+        environment.close()
+
+
+def did(environment: Environment, command: str) -> str:
+    return environment.call("run", {"command": command}).text

@@ -34,7 +34,7 @@ REFUSED = {
     "steps": ({"version": 'schema_version = "1.4"\nsteps = [{ name = "a" }]'}, "steps"),
     "mcp": ({"environment": 'mcp_servers = [{ name = "x", url = "http://x" }]'}, "mcp_servers"),
     "gpus": ({"environment": "gpus = 1"}, "[environment] gpus = 1"),
-    "windows": ({"environment": 'os = "windows"'}, "only linux"),
+    "windows": ({"environment": 'os = "windows"'}, "windows"),
     "hosts": ({"environment": 'allowed_hosts = ["pypi.org"]'}, "allowed_hosts"),
     "mode": ({"agent": 'network_mode = "some"'}, "network_mode = 'some'"),
     "host variable": ({"verifier": 'env = { K = "${SECRET_KEY}" }'}, "variable SECRET_KEY"),
@@ -44,17 +44,14 @@ REFUSED = {
     "timeout": ({"rest": "[solution]\nspeed = 1"}, "[solution] speed"),
     "compose": (
         {"files": {"environment/docker-compose.yaml": "services: {main: {build: .}}\n"}},
-        "docker compose is not supported",
+        "compose",
     ),
-    "no image": (
-        {"dockerfile": None},
-        "needs a Dockerfile, or task.toml a docker_image in [environment]",
-    ),
-    "no instruction": ({"instruction": "<!-- canary -->"}, "instruction.md is empty"),
-    "not toml": ({"version": "schema_version = "}, "cannot read"),
+    "no image": ({"dockerfile": None}, "docker_image"),
+    "no instruction": ({"instruction": "<!-- canary -->"}, "instruction.md"),
+    "not toml": ({"version": "schema_version = "}, "task.toml"),
     "services of artifacts": (
         {"version": 'artifacts = [{ source = "/a", service = "db" }]'},
-        "services and exclusions",
+        "service",
     ),
 }
 
@@ -71,19 +68,19 @@ def test_what_cannot_be_kept_is_refused_by_name(tmp_path: Path, case: str) -> No
 def test_a_folder_without_tests_or_tasks_is_one_sentence(tmp_path: Path) -> None:
     folder = write_task(tmp_path, "one")
     (folder / "tests" / "test.sh").unlink()
-    with pytest.raises(ConfigError, match=r"has no tests/test\.sh, so it cannot be graded"):
+    with pytest.raises(ConfigError, match=r"tests/test\.sh"):
         read_task(folder)
-    with pytest.raises(ConfigError, match=r"none has a task\.toml"):
+    with pytest.raises(ConfigError, match=r"task\.toml"):
         task_folders(tmp_path / "one" / "tests")
-    with pytest.raises(ConfigError, match="is not a folder of Harbor tasks"):
+    with pytest.raises(ConfigError, match="nowhere"):
         task_folders(tmp_path / "nowhere")
     write_task(tmp_path / "again", "one")
-    with pytest.raises(ConfigError, match="two task folders have the name one"):
+    with pytest.raises(ConfigError, match="one"):
         task_folders(tmp_path)
 
 
 def test_without_containers_it_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="Harbor tasks run in containers"):
+    with pytest.raises(ConfigError, match="containers"):
         open_domain(DomainOptions("harbor", write_ten(tmp_path)))
 
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from meta_agent.core.errors import ConfigError
-from meta_agent.core.protocols import Environment
 from meta_agent.domains import DomainOptions, open_domain
 from meta_agent.domains.check import check_tasks
 from meta_agent.domains.harbor import HarborDomain, VerifierError
 from meta_agent.sandboxes import engine_status
 from tests.cli.conftest import meta_agent as meta_agent
-from tests.domains.harbor.harbor_tasks import write_task, write_ten
+from tests.domains.harbor.harbor_tasks import attempt, did, write_task, write_ten
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 if not engine_status().ready:
@@ -27,19 +24,6 @@ def opened(path: Path) -> HarborDomain:
     domain = open_domain(DomainOptions("harbor", path, sandbox="docker", run="harbor-test"))
     assert isinstance(domain, HarborDomain)
     return domain
-
-
-@contextlib.contextmanager
-def attempt(domain: HarborDomain, key: str) -> Iterator[Environment]:
-    environment = domain.open(domain.task(key))
-    try:
-        yield environment
-    finally:
-        environment.close()
-
-
-def did(environment: Environment, command: str) -> str:
-    return environment.call("run", {"command": command}).text
 
 
 @pytest.mark.slow
@@ -130,16 +114,13 @@ def test_a_verifier_that_hangs_is_no_grade(tmp_path: Path) -> None:
     folder = write_task(tmp_path, "slow", test="sleep 60\n")
     toml = folder / "task.toml"
     toml.write_text(toml.read_text().replace("timeout_sec = 60.0", "timeout_sec = 2.0"))
-    with (
-        attempt(opened(folder), "slow") as environment,
-        pytest.raises(VerifierError, match=r"took over 2 s"),
-    ):
+    with attempt(opened(folder), "slow") as environment, pytest.raises(VerifierError, match="2 s"):
         environment.grade()
 
 
 def test_a_missing_image_names_the_command_that_gets_it(tmp_path: Path) -> None:
     write_task(tmp_path, "far", dockerfile="ARG BASE=nobody/has:this\nFROM ${BASE}\n")
-    with pytest.raises(ConfigError, match="builds on nobody/has:this, which is not on") as caught:
+    with pytest.raises(ConfigError, match="nobody/has:this") as caught:
         opened(tmp_path)
     assert "--pull" in str(caught.value.hint)
 
