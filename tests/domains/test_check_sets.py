@@ -125,12 +125,6 @@ def test_two_checks_write_the_same_manifest(tmp_path: Path) -> None:
     first, second = (tmp_path / name).read_bytes(), (tmp_path / "b.json").read_bytes()
     assert (tmp_path / "a.json").read_bytes() == second
     assert json.loads(second)["evaluator_hash"] and first
-<<<<<<< HEAD
-
-
-def test_an_unknown_domain_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no domain 'chess'"):
-        check_file(tmp_path / "x.jsonl", domain="chess")
 
 
 def test_a_release_with_r2e_rows_is_read_and_its_missing_golds_are_named(tmp_path: Path) -> None:
@@ -148,5 +142,3 @@ def test_a_release_with_r2e_rows_is_read_and_its_missing_golds_are_named(tmp_pat
     first, second = subjects_of(load_tasks_domain(path, sandbox="process")).tasks
     assert first.key == "o__r-1" and first.size.endswith(" tests")
     assert all("no gold patch" in subject.complaints[0] for subject in (first, second))
-=======
->>>>>>> f9ba5d54 (test: task files are refused by their file, line and field)
