@@ -8,7 +8,6 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from conftest import ENGINES
 from history_cases import BUGGY, CASES, MARK, PROBE, SOUND, make, packed
 
 from meta_agent.sandboxes import (
@@ -20,6 +19,7 @@ from meta_agent.sandboxes import (
     seal_image,
 )
 from meta_agent.sandboxes._engine import Engine
+from tests.sandbox.conftest import ENGINES
 
 pytestmark = pytest.mark.slow
 EVERYWHERE = ["/cases", "/srv", "/opt", "/wt"]
