@@ -142,6 +142,9 @@ def report(folder: Path, root: Path = ROOT) -> bool:
     counts: Counter[str] = Counter()
     for words in _SUMMARY.findall("\n".join(_lines(folder / "output"))):
         counts.update({kind: int(number) for number, kind in _COUNT.findall(words)})
+    print(since_nightly(root))
+    if not failed:
+        print(f"passed: let the next commit write {_git(root, 'rev-parse', 'HEAD')} to .ci/green")
     print("=" * 27, "short test summary info", "=" * 28)
     for name in failed:
         print(f"FAILED {name}")
