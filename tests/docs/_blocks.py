@@ -16,9 +16,13 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from meta_agent import cli
 from meta_agent.cli import main
+from meta_agent.cli._flags import FLAGS, resolve_flags
+from meta_agent.composition.used import require_used
+from meta_agent.strategies.strategies import STRATEGIES
 
 ROOT = Path(__file__).parents[2]
 _FENCE = re.compile(
@@ -154,3 +158,45 @@ def standing_in(
         os.environ.clear()
         os.environ.update(before[2])
         sys.stdin, sys.stdout, sys.stderr = before[3]
+
+
+def parsed(words: list[str], where: str) -> None:
+    """Raises AssertionError where the command line would refuse them, or a setting's value."""
+    if words[0] == "make":
+        targets = (ROOT / "Makefile").read_text(encoding="utf-8")
+        assert re.search(rf"^{words[1]}:", targets, re.MULTILINE), where
+        return
+    command = cli.command()
+    alone = words[0].startswith("--")
+    if alone:
+        takers = [one for one in leaves(command) if words[0] in flags_of(one)]
+        assert takers or words == ["--help"], where
+        if len(words) == 1 or command.commands["evolve"] not in takers:
+            return
+        words = ["evolve", *words]
+    while hasattr(command, "commands"):
+        assert words and words[0] in command.commands, where
+        command, words = command.commands[words[0]], words[1:]
+    try:
+        given = command.make_context(command.name, list(words)).params
+        settings = {one.name for one in command.params if is_setting(one)}
+        config = resolve_flags(**{name: given[name] for name in settings})
+        assert config.strategy in STRATEGIES
+        if command.name in ("evolve", "calibrate") and not alone:
+            require_used(config)
+    except Exception as refused:  # whatever a parser says
+        raise AssertionError(f"{where}: {refused}") from refused
+
+
+def is_setting(parameter: Any) -> bool:
+    known = FLAGS.get(parameter.name)
+    return known is not None and getattr(parameter, "help", None) == known.help
+
+
+def leaves(group: Any) -> Iterator[Any]:
+    for one in group.commands.values():
+        yield from leaves(one) if hasattr(one, "commands") else [one]
+
+
+def flags_of(command: Any) -> set[str]:
+    return {flag for one in command.params for flag in one.opts}

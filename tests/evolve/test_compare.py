@@ -9,7 +9,7 @@ import pytest
 
 from tests.evolve.conftest import Cli
 
-pytestmark = [pytest.mark.slow, pytest.mark.train, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.train, pytest.mark.nightly, pytest.mark.timeout(900)]
 
 # A training of one step is 16 attempts here, and 64 to measure it.
 SIZES = ("--profile", "tiny", "--train-steps", "1", "--generations", "1", "--budget", "480")

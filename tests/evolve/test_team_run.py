@@ -26,6 +26,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.docker,
     pytest.mark.train,
+    pytest.mark.nightly,
     pytest.mark.timeout(LIMIT_SEC + 60),
 ]
 

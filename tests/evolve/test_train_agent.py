@@ -83,7 +83,7 @@ def test_init_writes_what_training_needs_and_three_steps_train(tmp_path: Path) -
     local = ("--sandbox", "process", "--allow-unsafe")
     command = "python3 {harness}/agent.py {prompt}"
     made = cli("init", *given, "--harness", str(agent), "--command", command, *local)
-    assert "meta-agent-training/, which the agent does not see" in made.stderr
+    assert "meta-agent-training/" in made.stderr
     repo = cli.folder / "meta-agent-workspace" / "harness_repo" / "meta-agent-training"
     names = {path.name for path in repo.iterdir()}
     assert names == {"reward.py", "filter.py", "curriculum.py", "recipe.toml"}
@@ -102,11 +102,11 @@ def test_an_agent_that_rewrites_its_conversation_is_refused(tmp_path: Path) -> N
     cli.folder.mkdir()
     argv = ("train", *given, "--harness", str(agent), "--sandbox", "process", "--allow-unsafe")
     refused = cli(*argv, "--train-steps", "3", check=False)
-    assert refused.returncode != 0
-    assert "of the sampled tokens can be trained on" in refused.stderr
+    assert refused.returncode == 2, refused.stderr
 
 
 @pytest.mark.docker
+@pytest.mark.nightly
 def test_mini_swe_agent_unmodified_trains_a_tiny_model(tmp_path: Path) -> None:
     agent = shutil.copytree(need_example("mini-swe-agent"), tmp_path / "mini")
     # A model with random weights makes no tool call, and mini-swe-agent forgets a reply without

@@ -1,4 +1,4 @@
-"""Every strategy that branches trains a policy in a tiny run.
+"""Every strategy that branches trains a policy in a tiny run; all but one of them nightly.
 
 The runs are made in this process, one after the other, by the same policy children: a child imports
 for 8 s of processor time. What each strategy finds, and that it goes on after a stop, is in
@@ -22,7 +22,7 @@ from meta_agent.reports import open_display
 
 pytestmark = [pytest.mark.slow, pytest.mark.train, pytest.mark.timeout(900)]
 
-WAYS = ("frontier", "archive", "islands", "pareto", "tree", "specialists", "bilevel")
+WAYS = ("frontier", "islands", "pareto", "tree", "specialists", "bilevel")
 
 
 class LentChildren(ChildPolicies):
@@ -39,7 +39,9 @@ def children() -> Iterator[LentChildren]:
     ChildPolicies.close(lent)
 
 
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize(
+    "name", ["archive", *(pytest.param(name, marks=pytest.mark.nightly) for name in WAYS)]
+)
 def test_each_finishes_a_tiny_run_with_a_trained_policy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, children: LentChildren, name: str
 ) -> None:
