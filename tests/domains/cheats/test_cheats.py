@@ -48,7 +48,10 @@ def passed(grader: Grader, cheats: list[Cheat], ours: Ours) -> dict[str, object]
     return {name: verdict for name, verdict in found.items() if verdict.passes}
 
 
-@pytest.mark.parametrize("grader", GRADERS)
+@pytest.mark.parametrize(
+    "grader",
+    [pytest.param(each, marks=[pytest.mark.slow] * (each not in QUICK)) for each in GRADERS],
+)
 def test_honest_work_passes_so_that_a_failure_means_something(grader: Grader, ours: Ours) -> None:
     assert ours.judge(grader, HONEST[grader]).passes
 

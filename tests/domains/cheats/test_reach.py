@@ -19,6 +19,8 @@ from meta_agent.domains.swe.grading import _grade
 from meta_agent.domains.swe.grading._command import Report
 from meta_agent.sandboxes import open_sandbox
 
+pytestmark = pytest.mark.slow
+
 WALK = """
 
 def walk():

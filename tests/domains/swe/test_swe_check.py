@@ -15,6 +15,8 @@ from meta_agent.domains.swe import RealSwe
 from meta_agent.domains.swe._patch import apply, overlay, parse
 from meta_agent.domains.swe.cheats import CHEATS
 
+pytestmark = pytest.mark.slow
+
 BARE = ("env", "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1")  # plugins of our environment cost a second
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 TESTS = "tests/test_core.py"
 SAME = (
     "class Same:\n    def __eq__(self, other): return other is other\n"

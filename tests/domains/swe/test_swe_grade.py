@@ -12,6 +12,8 @@ from meta_agent.core.protocols import ExecResult, Outcome, Sandbox
 from meta_agent.domains.swe import RealSwe
 from meta_agent.domains.swe.grading import _grade, _sites
 
+pytestmark = pytest.mark.slow
+
 
 def fixed(shelf: Any) -> str:
     return shelf.tree["shelf/core.py"].decode().replace("sum(prices[1:])", "sum(prices)")

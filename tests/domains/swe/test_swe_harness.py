@@ -15,6 +15,8 @@ from meta_agent.core.rollouts import Runner, Stamp
 from meta_agent.domains.swe import RealSwe
 from meta_agent.sandboxes import open_sandbox
 
+pytestmark = pytest.mark.slow
+
 VIEW = "The sum looks wrong.\n\n```view shelf/core.py 1 8\n```"
 EDIT = (
     "```edit shelf/core.py\n<<<<<<< old\n    return sum(prices[1:])\n"

@@ -16,6 +16,8 @@ from meta_agent.domains.check import check_domain
 from meta_agent.domains.swe import RealSwe, SandboxFactory
 from meta_agent.domains.tasks import Made, Plan, manifest_path, mine, read_package
 
+pytestmark = pytest.mark.slow
+
 FAULTY = SOURCE.replace("    if start < 0:\n", "    if start > 0:\n")
 OLD_TESTS = TESTS.split("def test_a_negative")[0].replace(
     "    assert total(coins, start=2) == 10\n", ""
