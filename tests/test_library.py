@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 import meta_agent
-from meta_agent.composition.given import _harness, source_of
+from meta_agent.composition.arguments import RunArguments
+from meta_agent.composition.given import _harness, config_of, source_of
+from meta_agent.core.config import FIELDS
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.resources import shipped_harness
 from tests.loopback import FIRST_QUESTION, openai_server
@@ -118,6 +120,38 @@ def test_an_agent_in_any_form_acts_and_is_graded(tmp_path: Path, form: str) -> N
         systems = {str(call.messages[0]["content"]) for call in url.calls}
     assert result.exit_reason == "done" and systems == {"by hand", FIRST_QUESTION}
     assert result.before is not None and 0.5 < result.before < 1.0
+
+
+MISSPELT = {
+    "max_usdd": "max_usd",
+    "max_token": "max_tokens",
+    "budjet": "budget",
+    "treshold": "threshold",
+    "metamodel": "meta_model",
+    "base_ulr": "base_url",
+    "work_space": "workspace",
+    "generation": "generations",
+    "on_events": "on_event",
+    "train_step": "train_steps",
+}
+
+
+@pytest.mark.parametrize("name", MISSPELT)
+def test_a_misspelt_argument_is_refused_with_the_right_name(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match=name) as refused:
+        meta_agent.optimize(ROWS, grade, workspace=tmp_path / "ws", **{name: 1})  # type: ignore[arg-type]
+    assert f"{MISSPELT[name]}?" in str(refused.value.hint)
+    assert not (tmp_path / "ws").exists(), "nothing was written"
+
+
+def test_the_typed_arguments_are_the_settings_of_a_run() -> None:
+    assert set(RunArguments.__annotations__) - {"tools", "agent", "base_url"} == set(FIELDS)
+
+
+def test_a_server_answers_for_every_role(tmp_path: Path) -> None:
+    url = "http://localhost:8000/v1"
+    config = config_of(tasks=ROWS, grade=grade, workspace=tmp_path / "ws", base_url=url)
+    assert set(config.base_urls.values()) == {url} and "proposer" in config.base_urls
 
 
 def test_a_text_stands_for_the_folder_or_the_command_that_it_names(tmp_path: Path) -> None:

@@ -19,16 +19,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from meta_agent.composition.arguments import Agent, Arguments
 from meta_agent.composition.inputs import with_named_tasks
-from meta_agent.core.config import RunConfig
+from meta_agent.core.config import ALL_ROLES, RunConfig
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.parsing.syntax import literal_value, parse_python
 from meta_agent.core.protocols import JSON
 from meta_agent.core.resources import shipped_harness
-from meta_agent.core.settings import resolve
+from meta_agent.core.settings import did_you_mean, resolve
 from meta_agent.core.workspace import GIVEN, find_workspace
 
-Agent = str | Path | Sequence[str] | Callable[..., Any]
 _AGENT: Final = "agent"
 _MAIN: Final = """
 
@@ -49,12 +49,23 @@ def config_of(
     tools: Any = None,
     agent: Any = None,
     workspace: Path | str | None = None,
+    base_url: str | None = None,
     **settings: Any,
 ) -> RunConfig:
     """Returns the settings for the arguments of `meta_agent.optimize`; writes objects to files.
 
-    Raises ConfigError if an object, such as a function, cannot be written.
+    Raises ConfigError if an argument is unknown, or if an object such as a function cannot be
+    written.
     """
+    known = Arguments.__annotations__.keys()
+    for name in settings:
+        if name not in known:
+            raise ConfigError(
+                f"optimize has no argument {name!r}",
+                hint=did_you_mean(name, known) or "docs/library.md lists the arguments",
+            )
+    if base_url is not None:
+        settings["base_urls"] = {ALL_ROLES: base_url, **settings.get("base_urls", {})}
     root = find_workspace(Path(workspace) if workspace else None, Path.cwd())
     flags: dict[str, Any] = {**settings, "workspace": root}
     files: dict[str, str] = {}

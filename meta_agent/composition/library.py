@@ -22,9 +22,10 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from meta_agent.composition.given import Agent, config_of
+from meta_agent.composition.arguments import Agent, Arguments, Grade, RunArguments, Settings
+from meta_agent.composition.given import config_of
 from meta_agent.composition.used import require_used
 from meta_agent.core.config import RunConfig
 from meta_agent.core.protocols import JSON
@@ -34,8 +35,6 @@ from meta_agent.reports.terminal.display import Event, TellingDisplay
 if TYPE_CHECKING:
     from meta_agent.composition.forecast import Forecast
     from meta_agent.policies.training.devices import Device
-
-Grade = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,18 +121,19 @@ class Result:
 
 
 def optimize(
-    *,
     tasks: Path | str | Iterable[Mapping[str, JSON]] | None = None,
     grade: Path | str | Grade | None = None,
+    *,
     tools: Callable[..., Any] | None = None,
     agent: Agent | None = None,
     policy: str = "nano",
     meta_model: str = "rules",
+    base_url: str | None = None,
     budget: int | None = None,
     threshold: float | None = None,
     workspace: Path | str | None = None,
     on_event: Callable[[Event], None] | None = None,
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> Result:
     """Runs the loop that improves an agent, or resumes it, and returns its result.
 
@@ -147,26 +147,31 @@ def optimize(
         agent: a folder, a command, a prompt, or `agent(prompt, base_url) -> answer`.
         policy: the model that attempts the tasks; see `meta-agent evolve --help`.
         meta_model: the model that improves the agent; `rules` needs none.
+        base_url: the address of a server that answers for both models in OpenAI's protocol.
         budget: the largest number of attempts.
         threshold: a task is solved if `grade` returns at least this number.
         workspace: the folder for everything that a run writes.
         on_event: called with each event that the display would show.
-        settings: any other setting of `meta-agent evolve`, by its field's name.
+        settings: any other setting of `meta-agent evolve`, such as `max_usd`; see `Settings`.
     """
-    arguments: dict[str, Any] = {
+    arguments: RunArguments = {
         "tasks": tasks,
         "grade": grade,
         "tools": tools,
         "agent": agent,
         "policy": policy,
+        "meta_model": meta_model,
+        "base_url": base_url,
+        "budget": budget,
+        "threshold": threshold,
+        "workspace": workspace,
+        **settings,
     }
-    arguments |= {"meta_model": meta_model, "budget": budget, "threshold": threshold}
-    arguments |= {"workspace": workspace, **settings}
     stop = threading.Event()
     return _Work(lambda: _run_with_display(stop, on_event, config_of(**arguments))).result(stop)
 
 
-async def optimize_async(**arguments: Any) -> Result:
+async def optimize_async(**arguments: Unpack[Arguments]) -> Result:
     """Runs `optimize` with the same arguments in async code, and returns its result.
 
     If cancelled, the run stops after its current step.

@@ -150,7 +150,7 @@ def _environment_values() -> dict[str, Any]:
         elif variable.startswith(ENV_PREFIX) and variable not in variables:
             raise ConfigError(
                 f"the environment variable {variable} is not a setting",
-                hint=_did_you_mean(variable, variables) or f"unset {variable}",
+                hint=did_you_mean(variable, variables) or f"unset {variable}",
             )
     try:
         values = EnvSettingsSource(_EnvironmentSettings)()
@@ -211,7 +211,7 @@ def _table(path: Path, table: str, tables: Mapping[str, Any], allowed: set[str])
             raise ConfigError(
                 f"unknown key {key!r} in [{table}] of {path}",
                 hint=(f"it belongs in [{belongs}]" if belongs and key != "workspace" else None)
-                or _did_you_mean(key, allowed)
+                or did_you_mean(key, allowed)
                 or f"known keys: {', '.join(sorted(allowed))}",
             )
     return values
@@ -221,7 +221,8 @@ def _warn_withdrawn(name: str) -> None:
     _log.warning("%s is no longer a setting and is ignored", name)
 
 
-def _did_you_mean(name: str, choices: Iterable[str]) -> str | None:
+def did_you_mean(name: str, choices: Iterable[str]) -> str | None:
+    """Returns a hint with the choice that is spelt most like `name`, or None if none is like it."""
     close = difflib.get_close_matches(name, sorted(choices), n=1)
     return f"did you mean {close[0]}?" if close else None
 
@@ -249,7 +250,7 @@ def _in_plain_words(error: ValidationError, origin: Mapping[str, str]) -> Config
 
 def _unknown_role(name: str, role: str, flag: str, where: str) -> ConfigError:
     roles = ", ".join(ROLES) + (f", or {ALL_ROLES}" if name in MAY_HOLD_A_KEY else "")
-    guess = _did_you_mean(role, ROLES)
+    guess = did_you_mean(role, ROLES)
     return ConfigError(
         f"{flag}: there is no role {role[:40]!r} (from {where})",
         hint=(f"{guess} " if guess else "") + f"roles: {roles}",
