@@ -31,6 +31,8 @@ REASONS = {
     "two-factors": "several_factors",
     "never-commits": "never_committed",
     "loops": "looped",
+    "reads-keys": "looped",  # there is none to read: it asks again and again
+    "asks-for-keys": "looped",
     "burns": "token_limit",
 }
 TEAM = ("analyst", "proposer", "reviewer", "librarian")
