@@ -57,12 +57,12 @@ def config_of(
     Raises ConfigError if an argument is unknown, or if an object such as a function cannot be
     written.
     """
-    known = Arguments.__annotations__.keys()
+    names = Arguments.__annotations__.keys()
     for name in settings:
-        if name not in known:
+        if name not in names:
             raise ConfigError(
                 f"optimize has no argument {name!r}",
-                hint=did_you_mean(name, known) or "docs/library.md lists the arguments",
+                hint=did_you_mean(name, names) or "docs/library.md lists the arguments",
             )
     if base_url is not None:
         settings["base_urls"] = {ALL_ROLES: base_url, **settings.get("base_urls", {})}
