@@ -53,6 +53,7 @@ def recipe(**changes: Any) -> dict[str, Any]:
         "num_generations": SIZE,
         "learning_rate": 0.5,
         "lr_scheduler_type": "constant",
+        "optim": "sgd",
         "max_grad_norm": 100.0,
     }
     return plain | changes
@@ -75,7 +76,6 @@ def train(
     import torch
     from datasets import Dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer, set_seed
-    from transformers.training_args import OptimizerNames
     from trl import GRPOTrainer
 
     from meta_agent.policies.training._recipe import plan_training
@@ -86,7 +86,6 @@ def train(
     plan = plan_training(
         recipe(**changes), steps=len(batches), seed=0, output_dir=str(tmp_path), checkpointing=packs
     )
-    plan.config.optim = OptimizerNames.SGD  # weights that move by the gradient alone
     model = AutoModelForCausalLM.from_pretrained(policy, dtype=torch.float32)
     events: list[Any] = []
 

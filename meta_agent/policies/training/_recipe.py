@@ -27,7 +27,8 @@ _OURS: Final = frozenset(
         *("generate", "sft_steps", "sft_learning_rate"),
     }
 )
-_ALGORITHM: Final = frozenset(Recipe.__dataclass_fields__) - _OURS
+# `optim` comes with no recipe of a harness: who compares gradients takes plain descent.
+_ALGORITHM: Final = frozenset(Recipe.__dataclass_fields__) - _OURS | {"optim"}
 DEFAULTS: Final[Mapping[str, JSON]] = {"groups_per_step": 16, "num_generations": 8}
 
 
