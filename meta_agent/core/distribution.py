@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from importlib import metadata
+from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 NAME: Final = "meta-agent-loop"  # on the public index `meta-agent` is somebody else's
 # Reading and reporting need none of these.
@@ -21,5 +25,25 @@ def version() -> str:
 
 
 def install(extra: str = "") -> str:
-    """Returns the pip command that installs this package, with optional dependencies `extra`."""
-    return f"pip install '{NAME}[{extra}]'" if extra else f"pip install {NAME}"
+    """Returns the pip command that installs this package, with optional dependencies `extra`.
+
+    It names what the package was installed from: a clone, a wheel, or else the package index.
+    """
+    source, is_editable = _installed_from()
+    target = f"{source}[{extra}]" if extra else source
+    return f"pip install {'-e ' if is_editable else ''}{shlex.quote(target)}"
+
+
+def _installed_from() -> tuple[str, bool]:
+    """Returns the source that pip recorded (PEP 610), and whether the install is editable."""
+    try:
+        text = metadata.distribution(NAME).read_text("direct_url.json")
+    except metadata.PackageNotFoundError:
+        text = None
+    record = json.loads(text) if text else {}
+    url = urlsplit(str(record.get("url", "")))
+    if url.scheme != "file":
+        return NAME, False
+    path = Path(unquote(url.path))
+    is_editable = bool(record.get("dir_info", {}).get("editable"))
+    return "." if path == Path.cwd() else str(path), is_editable
