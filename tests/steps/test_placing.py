@@ -18,7 +18,7 @@ from meta_agent.policies.training.devices import Device, planned
 from meta_agent.policies.training.memory import GIB
 from tests.training._shapes import folder as folder
 
-LORA = {"lora_rank": 16, "precision": "bfloat16"}
+LORA = {"lora_rank": 16, "precision": "bfloat16", "threads": 1}
 
 
 def placed(
@@ -67,7 +67,7 @@ def test_a_machine_holds_what_its_memory_does(
     one = placed(monkeypatch, f"hf:{folder}", [Device("", 80 * GIB)], **LORA)
     assert one.memory and one.workers == 80 * GIB // one.memory.total > 1
     assert one.devices == ()
-    many = placed(monkeypatch, f"hf:{folder}", [Device("", 8000 * GIB)], threads=4, **LORA)
+    many = placed(monkeypatch, f"hf:{folder}", [Device("", 8000 * GIB)], **{**LORA, "threads": 4})
     assert many.workers == 4, "sixteen cores, four threads each"
 
 

@@ -12,6 +12,7 @@ from meta_agent.core.errors import ConfigError
 from meta_agent.policies.training import TrainSettings
 from meta_agent.policies.training.memory import GIB, predict, require_fit, shape_of
 from tests.training._shapes import QWEN3_4B, write
+from tests.training._shapes import folder as folder
 
 LORA = TrainSettings(16, "bfloat16", 8192)
 

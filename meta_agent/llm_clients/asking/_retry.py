@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 import tenacity
 
@@ -143,8 +143,8 @@ class Retrying:
 
     def _wait_sec(self, state: tenacity.RetryCallState, ends_at: float) -> float:
         """Returns the wait before the next attempt. Raises the last error if there is none."""
-        error = state.outcome.exception() if state.outcome else None
-        assert isinstance(error, ProviderError)  # tenacity waits after nothing else
+        outcome = state.outcome
+        error = cast("ProviderError", outcome.exception() if outcome else None)  # see `retry` above
         policy, number, asked_sec = self.policy, state.attempt_number, error.retry_after_sec or 0.0
         if error.kind not in RETRYABLE:
             raise error
