@@ -287,3 +287,27 @@ def test_quantiles_do_not_depend_on_the_order_of_rows() -> None:
             shape.add(attempt, rewarded=False)
     metrics = shape.metrics()
     assert (metrics["chars_p50"], metrics["chars_p90"], metrics["chars_max"]) == (1000, 1000, 1000)
+
+
+def test_what_a_log_does_not_say_in_a_field_is_read_from_its_texts(tmp_path: Path) -> None:
+    def row(number: int, result: str) -> dict[str, Any]:
+        call = {"id": "c", "function": {"name": "run", "arguments": "{}"}}
+        completion = [
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c", "content": result},
+        ]
+        prompt = [{"role": "user", "content": "2+2?"}]
+        costs = {"timing": {"total_ms": 1500.0}}
+        return {"example_id": 0, "prompt": prompt, "completion": completion, **costs} | {
+            "reward": float(number % 2)
+        }
+
+    failed = "Traceback (most recent call last):\n  File x\nValueError: no"
+    rows = [row(number, failed if number < 2 else "4") for number in range(4)]
+    place(tmp_path, {"results.jsonl": rows, "metadata.json": {"env_id": "sums", "model": "acme/m"}})
+    told = read_foreign(read_rollouts(tmp_path / "results.jsonl"))
+    assert told.policies == {"acme/m": 4}, "metadata beside a file that is named is read"
+    assert (told.shape["tracebacks"], told.over["shape.tracebacks"]) == (0.5, "4 tool results")
+    assert told.shape["seconds_mean"] == 1.5
+    missing = {line.partition(":")[0]: line for line in told.missing}
+    assert "--solved-at 1" in missing["outcome"] and "50%" in missing["tool_ok"]

@@ -19,6 +19,7 @@ from meta_agent.readers.evidence._running import Correlation, Within, share
 from meta_agent.readers.formats import attempt_messages
 
 _TAIL_CHARS: Final = 40
+_TRACEBACK: Final = "Traceback (most recent call last)"
 
 
 @dataclass(slots=True)
@@ -34,6 +35,10 @@ class Shape:
     looping: int = 0
     calls: int = 0
     unanswered: int = 0
+    results: int = 0
+    tracebacks: int = 0
+    usd: Mean = field(default_factory=Mean)
+    seconds: Mean = field(default_factory=Mean)
     marks: set[bytes] = field(default_factory=set)
     pays: Correlation = field(default_factory=Correlation)
     pays_within: Within = field(default_factory=Within)
@@ -41,6 +46,10 @@ class Shape:
 
     def add(self, rollout: Rollout, rewarded: bool) -> None:
         self.groups[rollout.group_id] += 1
+        self._add_costs(rollout)
+        results = [event.result for event in rollout.tool_events if event.result]
+        self.results += len(results)
+        self.tracebacks += sum(_TRACEBACK in result for result in results)
         inputs = rollout.verifier_inputs
         patch = inputs.get("patch", inputs.get("model_patch"))
         if isinstance(patch, str):
@@ -68,6 +77,12 @@ class Shape:
             self.pays.add(rollout.total_reward, float(len(text)))
             self.pays_within.add(rollout.group_id, rollout.total_reward, float(len(text)))
 
+    def _add_costs(self, rollout: Rollout) -> None:
+        if "usd" in rollout.cost:
+            self.usd.add(rollout.cost["usd"])
+        if rollout.timings:
+            self.seconds.add(rollout.timings.get("total", sum(rollout.timings.values())))
+
     def _length_at(self, part: float) -> float:
         """Returns the length that this part of the texts does not exceed, and at least one has."""
         needed, count = math.floor(self.lengths.total() * part) + 1, 0
@@ -84,6 +99,10 @@ class Shape:
             metrics["group_size_mean"] = share(self.groups.total(), len(self.groups))
         if self.patches:
             metrics["empty_patch"] = share(self.blank, self.patches)
+        if self.results:
+            metrics["tracebacks"] = share(self.tracebacks, self.results)
+        means = {"usd_mean": self.usd, "seconds_mean": self.seconds}
+        metrics |= {name: mean.mean for name, mean in means.items() if mean.n}
         if not n:
             return metrics
         metrics |= {

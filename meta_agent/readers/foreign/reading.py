@@ -82,6 +82,8 @@ class ForeignReport:
     over: Mapping[str, str] = field(default_factory=dict)
     """What a share is a share of, such as `120 attempts`, by the metric's full name."""
     formats: Mapping[str, int] = field(default_factory=dict)
+    pays_all_or_nothing: bool = False
+    """Whether every reward is 0 or 1."""
 
     @property
     def ranked(self) -> list[Alert]:
@@ -107,13 +109,22 @@ class ForeignReport:
         for name, purpose in NEEDED_FOR.items():
             count = self.present[name]
             if count == 0:
-                lines.append(f"{name}: not in this data, so nothing on {purpose}")
+                lines.append(f"{name}: not in this data, so nothing on {purpose}{self._hint(name)}")
             elif count < self.n:
                 over = f"as shares of all {self.n}" if name == "stop_reason" else "over those"
                 lines.append(f"{name}: in {count} of {self.n} rollouts; {purpose} {over}")
         if self.shape.get("group_size_mean", 0.0) == 1:
             lines.append("groups: every attempt is alone, so nothing on dead groups")
         return lines
+
+    def _hint(self, name: str) -> str:
+        """Returns how to answer a question that the missing field `name` leaves open, or ""."""
+        if name == "outcome" and self.pays_all_or_nothing:
+            return "; every reward is 0 or 1: --solved-at 1 counts a reward of 1 as solved"
+        if name == "tool_ok" and self.shape.get("tracebacks"):
+            share_of = f"{self.shape['tracebacks']:.0%} of the tool results"
+            return f", but {share_of} hold a Python traceback"
+        return ""
 
     def to_json(self) -> dict[str, JSON]:
         return {
@@ -164,6 +175,7 @@ class _Reader:
     policies: Counter[str] = field(default_factory=Counter)
     formats: Counter[str] = field(default_factory=Counter)
     rewarded: int = 0  # rollouts with a finite reward
+    partly_paid: int = 0  # those whose reward is neither 0 nor 1
     judged_domains: set[str] = field(default_factory=set)
 
     def add(self, rollout: Rollout) -> None:
@@ -174,6 +186,7 @@ class _Reader:
         self.policies[rollout.policy] += 1
         self.formats[str(origin(rollout).get("format", "meta-agent"))] += 1
         self.rewarded += bool(rollout.rewards) and math.isfinite(rollout.total_reward)
+        self.partly_paid += bool(rollout.rewards) and rollout.total_reward not in (0, 1)
         if rollout.outcome is not None:
             self.judged_domains.add(rollout.domain)
             self.outcomes += 1
@@ -226,6 +239,7 @@ class _Reader:
             behind={alert.metric: self._behind(alert.metric) for alert in evidence.alerts},
             over={name: f"{n} {unit}" for name, (n, unit) in over.items()},
             formats=dict(self.formats),
+            pays_all_or_nothing=self.rewarded > 0 and not self.partly_paid,
         )
 
     def _alerts(self, evidence: Evidence, totals: Mapping[str, int]) -> Iterator[Alert]:
@@ -295,6 +309,7 @@ class _Reader:
             "suspected": self.suspicions.n,
             "patches": self.shape.patches,
             "answerable": self.shape.calls,
+            "returned": self.shape.results,
             "texts": self.shape.chars.n,
         }
 

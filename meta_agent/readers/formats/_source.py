@@ -78,17 +78,18 @@ def with_attached(sources: list[Source], pairs: list[Attached]) -> list[Source]:
     """Returns each file once; a file that `pairs` add to another becomes that one's `beside`."""
     paths = {source.path for source in sources}
     unique = {source.path.resolve(): source for source in reversed(sources)}
-    files = [
-        source._replace(beside=_beside(source.path, paths, pairs)) for source in unique.values()
-    ]
+    files = [source._replace(beside=_beside(source, paths, pairs)) for source in unique.values()]
     attached = {source.beside[1] for source in files if source.beside}
     return [source for source in reversed(files) if source.path not in attached]
 
 
-def _beside(path: Path, paths: set[Path], pairs: list[Attached]) -> tuple[str, Path] | None:
+def _beside(source: Source, paths: set[Path], pairs: list[Attached]) -> tuple[str, Path] | None:
+    """Returns the field and the file that is added to a source, also if that one alone is named."""
     for pair in pairs:
-        if path.name == pair.file and path.parent / pair.beside in paths:
-            return pair.field, path.parent / pair.beside
+        other = source.path.parent / pair.beside
+        is_there = other in paths or (not source.in_folder and other.is_file())
+        if source.path.name == pair.file and is_there:
+            return pair.field, other
     return None
 
 

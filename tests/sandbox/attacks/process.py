@@ -56,7 +56,7 @@ def escapes(sandbox: Sandbox, sleep_sec: float, timeout_sec: float) -> str:
 
 def heart_beats_at_first(sandbox: Sandbox) -> str:
     source = "import time\nwhile True:\n    open('heartbeat', 'a').write('x')\n    time.sleep(0.02)"
-    run_python(sandbox, source, timeout_sec=0.5)
+    run_python(sandbox, source, timeout_sec=2.0)
     return "" if heartbeat(sandbox) > 3 else "no heartbeat"
 
 
