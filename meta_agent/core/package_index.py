@@ -21,6 +21,12 @@ def downloaded(package: str, version: str, place: Path, *, instead: str) -> Path
     wheels = sorted(place.glob("*.whl"))
     if done.returncode or not wheels:
         lines = done.stderr.decode(errors="replace").strip().splitlines()
+        if done.returncode and "No module named pip" in (lines or [""])[-1]:
+            raise PreflightError(
+                f"{package} is downloaded by pip, which {sys.executable} does not have",
+                hint=f"{sys.executable} -m ensurepip; or with another pip: pip download --no-deps "
+                f"{requirement}, and then: {instead}",
+            )
         raise PreflightError(
             f"pip could not download {requirement}: {(lines or ['no reason given'])[-1][:300]}",
             hint=f"fetch the wheel where there is a network: pip download --no-deps {requirement}, "

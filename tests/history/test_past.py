@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -105,3 +106,14 @@ def test_a_repository_of_sha256_is_refused_with_a_way_out(
     with pytest.raises(ConfigError) as caught:
         read(tmp_path)
     assert "SHA-256" in str(caught.value.hint)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to another user")
+def test_a_repository_of_another_user_is_refused_with_a_way_that_works(theirs: Path) -> None:
+    """Git advises a setting of the user's, and no such setting is read here."""
+    for path in (theirs, *theirs.rglob("*")):
+        os.chown(path, 12_345, 12_345)
+    with pytest.raises(ConfigError) as refused:
+        _history_of(theirs)
+    assert "safe.directory" not in f"{refused.value} {refused.value.hint}"
+    assert "another user" in str(refused.value.hint)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from meta_agent.core.errors import CandidateError, ConfigError, IntegrityError
+from meta_agent.core.errors import CandidateError, ConfigError, InfrastructureError, IntegrityError
 from meta_agent.core.history import EPOCH, HarnessRepo, parse_trailers
 
 from .attacker import EDITABLE, PROTECTED, REF, SEED, Attacker
@@ -319,3 +320,12 @@ def test_a_message_survives_its_trailers() -> None:
     text = "feat: x\n\nbody: not a trailer\n\nA: 1\nB: two words\n"
     assert parse_trailers(text) == {"A": "1", "B": "two words"}
     assert parse_trailers("feat: x\n\nonly prose here: yes\n") == {}
+
+
+def test_lost_objects_are_an_error_with_a_way_out(repo: HarnessRepo) -> None:
+    objects = repo.path / ".git/objects"
+    for folder in objects.iterdir():
+        shutil.rmtree(folder)
+    with pytest.raises(InfrastructureError) as lost:
+        repo.diff(repo.head(), repo.head())
+    assert lost.value.hint

@@ -100,7 +100,7 @@ def _fetched(address: str, transport: str, source: str) -> Foreign:
         except GitError as error:
             words = error.stderr.strip()[-300:]
             raise ConfigError(
-                f"cannot read {source}: {words}", hint=error.hint("is it a git repository?")
+                f"cannot read {source}: {words}", hint=error.hint_or("is it a git repository?")
             ) from error
         return _committed(git, source)
 

@@ -51,16 +51,23 @@ _SETTINGS = {
 }
 
 
-class GitError(Exception):
+class GitError(InfrastructureError):
     """Raised when git ends with an exit status that the caller did not accept."""
 
     def __init__(self, argv: tuple[str, ...], exit_code: int, stderr: str) -> None:
-        super().__init__(f"git {argv[0]} ended with {exit_code}: {stderr.strip()[-400:]}")
+        # Its advice names a setting of the user's, and no such setting is read here.
+        words = stderr.partition("To add an exception for this directory")[0].strip()
+        super().__init__(
+            f"git {argv[0]} ended with {exit_code}: {words[-400:]}",
+            hint="restore the repository from a copy, or start in a new workspace with --workspace",
+        )
         self.exit_code = exit_code
-        self.stderr = stderr
+        self.stderr = words
 
-    def hint(self, otherwise: str) -> str:
-        """Returns what to do about a SHA-256 repository if that is the cause, else `otherwise`."""
+    def hint_or(self, otherwise: str) -> str:
+        """Returns what to do about a known cause, such as the owner, else `otherwise`."""
+        if "dubious ownership" in self.stderr:
+            return "the repository belongs to another user: give a copy of it (cp -r FOLDER COPY)"
         if "mismatched algorithms" not in self.stderr:
             return otherwise
         return (

@@ -118,7 +118,7 @@ def foreign_history(source: Path, *, deep: bool = False) -> Iterator[ForeignHist
             words = error.stderr.strip().partition("\n")[0]  # the rest is git's advice
             raise ConfigError(
                 f"cannot read {source}: {words[-300:]}",
-                hint=error.hint("is it a git repository with a commit, and is it yours?"),
+                hint=error.hint_or("is it a git repository with a commit, and is it yours?"),
             ) from error
         yield ForeignHistory(git, source)
 
