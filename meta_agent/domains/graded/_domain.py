@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -142,13 +142,24 @@ class GradedDomain(ReadTasks):
     def reference(self, key: str) -> Mapping[str, JSON] | None:
         """Returns what an attempt that solves the task leaves: the grader's `reference`, or gold.
 
-        Returns None if there is neither. Raises GraderError if the grader fails.
+        A gold that is a list of texts is one answer or several: if the grader refuses the list, its
+        first text counts that passes. Returns None if there is neither. Raises GraderError if the
+        grader fails.
         """
         row: GradedRow = self.rows[key]
         if not self.facts["reference"]:
-            return row.gold
+            return next(self._passing(row), row.gold)
         with self._workers.leased() as worker:
             return {"answer": str(worker.ask("reference", GRADE_SEC, row=dict(row.row)))}
+
+    def _passing(self, row: GradedRow) -> Iterator[Mapping[str, JSON]]:
+        """Yields the texts of a gold that is a list and that the grader refuses as a whole."""
+        listed = row.row.get("gold")
+        if not isinstance(listed, list) or self.facts.get("judged"):
+            return
+        texts = [text for text in listed if isinstance(text, str)]
+        answers = [row.gold or {}, *({"answer": text} for text in texts)]
+        yield from (answer for answer in answers if self.regrade(row.key, answer).success)
 
     def graded(self, row: Mapping[str, JSON], submission: Mapping[str, JSON]) -> Outcome:
         """Grades a submission, twice. Raises GraderError if grading fails or the grades differ."""

@@ -227,6 +227,10 @@ def test_a_gold_that_the_grader_accepts_is_a_solution(tmp_path: Path) -> None:
     with opened(write(tmp_path / "text")) as domain:
         assert domain.solution(next(iter(domain.rows))) == ("What is 0 and 1?", "1")
         assert domain.reference(next(iter(domain.rows))) == {"answer": "1"}
+    one_of = "def grade(task, answer):\n    return answer in task['gold']\n"
+    rows = [{"prompt": f"{n} + 1?", "gold": [f"{n + 1}", "one more"]} for n in range(8)]
+    with opened(write(tmp_path / "list", one_of, rows)) as domain:
+        assert domain.solution(next(iter(domain.rows))) == ("0 + 1?", "1")
     refuses = "def grade(task, answer):\n    return False\n"
     with opened(write(tmp_path / "none", refuses)) as domain:
         assert domain.solution(next(iter(domain.rows))) is None
