@@ -180,7 +180,7 @@ class Training:
             "model": _local._model(self.place, frozen).to("cuda" if GPU else "cpu"),
             "args": by_row, "processing_class": _local._tokenizer(self.place),
             "train_dataset": Dataset.from_dict({"prompt": ["placeholder"]}),
-            "peft_config": plan.lora and plan.lora.to_peft(),
+            "peft_config": plan.lora,
         }  # fmt: skip
         return stepped(_plain([rows, rows], plan, common))
 

@@ -187,7 +187,7 @@ def step(kind: str, place: Path, batch: list[Row]) -> Time:
             "args": plan.config,
             "processing_class": AutoTokenizer.from_pretrained(place),
             "train_dataset": Dataset.from_dict({"prompt": ["placeholder"] * plan.groups}),
-            "peft_config": plan.lora.to_peft(),
+            "peft_config": plan.lora,
         }
         if kind == "ours":
             limit = kept_tokens(shape_of(place), TrainSettings(16, "bfloat16"))

@@ -113,7 +113,7 @@ def test_a_page_is_carried_out_from_an_empty_folder(page: Path, tmp_path: Path) 
     folder.mkdir()
     shell = Shell(
         folder,
-        OPENAI_API_KEY="none that anybody takes",
+        OPENAI_API_KEY="none-that-anybody-takes",
         META_AGENT_SANDBOX="process",
         META_AGENT_ALLOW_UNSAFE_PROCESS="1",
     )

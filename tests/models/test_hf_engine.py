@@ -148,7 +148,7 @@ def test_an_adapter_and_trained_weights_are_sampled_with_once_they_are_read_agai
     assert record is not None
     with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
         expected = _logprobs(adapted.eval(), record)
-    assert record.logprobs == pytest.approx(expected, abs=0.1 if bfloat16 else 1e-4)
+    assert record.logprobs == pytest.approx(expected, abs=0.3 if bfloat16 else 1e-4)
     assert record.logprobs != pytest.approx(_logprobs(_bpe.model(len(tokenizer)), record), abs=0.3)
 
 
