@@ -134,6 +134,6 @@ def test_a_training_of_which_a_child_was_killed_ends_like_an_undisturbed_one(
                 os.kill(victim.pid, signal.SIGKILL)
 
         pair = (victim, engine) if which == "trainer" else (child, victim)
-        with pytest.raises(InfrastructureError, match="SIGKILL|no token ids"):
+        with pytest.raises(InfrastructureError, match=r"SIGKILL|no token ids"):
             train(*pair, session, nano_policy, tmp_path / "out", on_metrics=on_metrics)
     same(whole, train(child, engine, session, nano_policy, tmp_path / "out"))
