@@ -66,11 +66,19 @@ def choose(root: Path = ROOT, *, everything: bool = False) -> dict[str, str]:
 
 
 def _can_run(name: str, check: Check) -> bool:
-    """Whether the check's program is there or a package of Debian brings it."""
-    if shutil.which(check.get("command", "sh")) or check.get("packages"):
+    """Whether the check's program starts or a package of Debian brings it."""
+    if check.get("packages") or _starts(check.get("command", "true")):
         return True
     print(f"left out: {name} needs {check['command']}", file=sys.stderr)
     return False
+
+
+def _starts(program: str) -> bool:
+    """Whether `program --version` succeeds: a version manager names programs that it lacks."""
+    if shutil.which(program) is None:
+        return False
+    done = subprocess.run([program, "--version"], capture_output=True, check=False)
+    return done.returncode == 0
 
 
 def _shards(names: dict[str, str], checks: dict[str, Check]) -> set[str]:
