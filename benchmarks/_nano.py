@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 
 from meta_agent.core.harness import HarnessSession
-from meta_agent.core.protocols import Gateway, HarnessTree, PlannedRollout, Split
-from meta_agent.core.rollouts import Runner, Stamp
-from meta_agent.domains.nano import NanoSwe
+from meta_agent.core.protocols import HarnessTree
+from meta_agent.core.rollouts import Stamp
 from meta_agent.domains.nano.planted.seeds import seed_files
 from meta_agent.sandboxes import open_sandbox
 
@@ -29,12 +27,3 @@ def opened(files: Mapping[str, bytes]) -> Iterator[HarnessSession]:
         yield HarnessSession(sandbox, HarnessTree("c0ffee", "7ree", files))
     finally:
         sandbox.close()
-
-
-def clean_success(policy: Gateway, session: HarnessSession, *splits: Split) -> float:
-    """Share of the tasks that are solved cleanly, one attempt at each."""
-    domain = NanoSwe()
-    tasks = [task for split in splits for task in domain.tasks(split)]
-    plan = [PlannedRollout(task, 0, 7, task.key) for task in tasks]
-    found = Runner(domain, session, policy, STAMP).run(plan)
-    return statistics.fmean(one.clean for one in found)

@@ -5,8 +5,7 @@ gets attempts in blocks of eight and is compared with the *tip*: the start versi
 accepted so far. An edit is dropped once a gain worth having is unlikely. An accepted edit becomes
 the new tip. It then gets fresh attempts, since the attempts that it won by flattered it. If these
 do not confirm the gain, the edit is taken back: its parent is the tip again. The purchases and what
-follows from them are decided only here. So a simulation of the race is a simulation of what the
-loop does (`benchmarks/race.py`).
+follows from them are decided only here.
 
 **Model.** logit P(task t is solved under version v) = a[t] + b[v], over all attempts that were ever
 made. Attempts with dropped edits still say how hard a task is, and how good their parent was. a[t]

@@ -1,7 +1,7 @@
 """Function calls in the leaderboard's form: how rows are made, split and graded.
 
 `tasks.jsonl` holds tasks in our own words. `verdicts.jsonl` holds altered answers to them, with the
-verdicts of the package's own checker, as `benchmarks/bfcl.py --golden` wrote them.
+verdicts of the package's own checker, as `bfcl-eval` 2026.3.23 gives them.
 """
 
 from __future__ import annotations
