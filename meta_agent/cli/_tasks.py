@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from meta_agent.cli._flags import command_group, resolve_flags, takes
+from meta_agent.cli._flags import command_group, takes
 from meta_agent.cli._options import JsonOption
 from meta_agent.cli._output import emit, say, stdout_for_data
 
 if TYPE_CHECKING:
     from meta_agent.core.config import RunConfig
-    from meta_agent.domains.tasks import Author, Made
 
 tasks_app = command_group("tasks", "Check task files and make new ones.")
 
@@ -51,14 +49,14 @@ PluginOption = Annotated[
         "--plugin", help="A pytest plugin in the image, such as pytest-asyncio; repeatable."
     ),
 ]
-AuthorOption = Annotated[
-    str | None,
+OriginOption = Annotated[
+    Literal["faults", "commits"],
     typer.Option(
-        metavar="MODEL",
-        help="Model that writes faults and reports: provider/model. [default: rules do]",
+        "--from",
+        help="faults: planted in functions that tests call. commits: fixes that touch source and "
+        "tests.",
     ),
 ]
-_OF_AUTHOR = ("base_urls", "key_env", "max_usd", "max_tokens")
 
 
 @tasks_app.callback()
@@ -180,62 +178,13 @@ def tasks_images(
         raise typer.Exit(1)
 
 
-@tasks_app.command("synth")
-@takes("sandbox", "seed", "workspace", *_OF_AUTHOR)
-def tasks_synth(
+@tasks_app.command("make")
+@takes("sandbox", "seed", "workspace")
+def tasks_make(
     config: RunConfig,
     path: Annotated[Path, typer.Argument(help="A package: repository, folder or .tar.gz.")],
     out: OutOption,
-    count: CountOption = 40,
-    repeats: RepeatsOption = 2,
-    jobs: JobsOption = None,
-    image: ImageOption = None,
-    python: PythonOption = "python3",
-    plugin: PluginOption = None,
-    tests: TestsOption = None,
-    sources: SourcesOption = None,
-    author: AuthorOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Make tasks by planting faults in a package. Keeps those that its tests catch."""
-    from meta_agent.domains.tasks import Bench, Plan, read_package, sandboxes, synthesize
-
-    plan = Plan(count, config.seed, repeats, _jobs(jobs))
-    with stdout_for_data(), _author(config, author, out) as model:
-        package = read_package(path, tests=tests or (), sources=sources or ())
-        factory = sandboxes(_backend(config), "tasks-synth")
-        bench = Bench(package, factory, image, python, tuple(plugin or ()))
-        result = synthesize(bench, out, plan, say, model)
-    _show(result, as_json)
-
-
-@contextmanager
-def _author(config: RunConfig, model: str | None, out: Path) -> Iterator[Author | None]:
-    from meta_agent.core.errors import ConfigError
-    from meta_agent.core.settings import flag_of
-
-    if model is None:
-        for name in _OF_AUTHOR:
-            if config.origin.get(name, "").startswith("command line"):
-                raise ConfigError(
-                    f"{flag_of(name)} has no effect without --author",
-                    hint="add --author PROVIDER/MODEL, or leave that flag out",
-                )
-        yield None
-        return
-    from meta_agent.composition.authoring import open_author
-
-    full_name = resolve_flags(meta_model=model).meta_model
-    with open_author(config.model_copy(update={"meta_model": full_name}), out, say) as author:
-        yield author
-
-
-@tasks_app.command("mine")
-@takes("sandbox", "workspace")
-def tasks_mine(
-    config: RunConfig,
-    path: Annotated[Path, typer.Argument(help="Your git repository.")],
-    out: OutOption,
+    origin: OriginOption = "faults",
     count: CountOption = 40,
     repeats: RepeatsOption = 2,
     jobs: JobsOption = None,
@@ -249,21 +198,20 @@ def tasks_mine(
     sources: SourcesOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make tasks from bug-fix commits that change source and tests."""
-    from meta_agent.domains.tasks import Bench, Plan, mine, read_package, sandboxes
-
-    plan = Plan(count, 0, repeats, _jobs(jobs), any_message)
-    with stdout_for_data():
-        package = read_package(path, tests=tests or (), sources=sources or (), mined=True)
-        factory = sandboxes(_backend(config), "tasks-mine")
-        bench = Bench(package, factory, image, python, tuple(plugin or ()))
-        result = mine(path, bench, out, plan, say)
-    _show(result, as_json)
-
-
-def _show(result: Made, as_json: bool) -> None:
+    """Make tasks from your package: plant faults that its tests catch, or take its fix commits."""
+    from meta_agent.domains.tasks import Bench, Plan, mine, read_package, sandboxes, synthesize
     from meta_agent.reports.terminal.paint import lines
 
+    plan = Plan(count, config.seed, repeats, _jobs(jobs), any_message)
+    from_commits = origin == "commits"
+    with stdout_for_data():
+        package = read_package(path, tests=tests or (), sources=sources or (), mined=from_commits)
+        factory = sandboxes(_backend(config), "tasks-make")
+        bench = Bench(package, factory, image, python, tuple(plugin or ()))
+        if from_commits:
+            result = mine(path, bench, out, plan, say)
+        else:
+            result = synthesize(bench, out, plan, say)
     emit(as_json, result.to_json, lambda: lines(result.lines()))
 
 

@@ -80,29 +80,16 @@ def scan_image(image_id: str, place: str, *, engine: str = "docker") -> Sealing:
 
 
 def seal_image(
-    image_id: str,
-    sealing: Sealing,
-    *,
-    engine: str = "docker",
-    left_in_place: Sequence[str] = (),
-    hidden: Sequence[str] = (),
+    image_id: str, sealing: Sealing, *, engine: str = "docker", left_in_place: Sequence[str] = ()
 ) -> str:
     """Returns the id of an image without the git history in `sealing`, built unless it exists.
 
     Other files of the repository become links to a working copy, except those in `left_in_place`.
-    `hidden` names further paths that no agent may see. Raises SandboxError if the engine fails.
+    Raises SandboxError if the engine fails.
     """
     from meta_agent.sandboxes import _engine
 
-    parts = [
-        _LAYOUT,
-        image_id,
-        sealing.place,
-        sealing.names,
-        sealing.history,
-        list(left_in_place),
-        list(hidden),
-    ]
+    parts = [_LAYOUT, image_id, sealing.place, sealing.names, sealing.history, list(left_in_place)]
     mark = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
     on = _engine.engine(engine)
     if sealed := on.find_image(f"{SEALED}:{mark}"):
@@ -110,14 +97,12 @@ def seal_image(
     with tempfile.TemporaryDirectory(prefix="meta-agent-seal-") as folder:
         archive = Path(folder) / "layer.tar"
         with tarfile.open(archive, "w") as tar:
-            for member in _members(sealing, set(left_in_place), hidden):
+            for member in _members(sealing, set(left_in_place)):
                 tar.addfile(member, io.BytesIO())
         return on.derive_image(image_id, archive, f"{SEALED}:{mark}", {SEALED_LABEL: mark})
 
 
-def _members(
-    sealing: Sealing, left_in_place: set[str], hidden: Sequence[str]
-) -> Iterator[tarfile.TarInfo]:
+def _members(sealing: Sealing, left_in_place: set[str]) -> Iterator[tarfile.TarInfo]:
     """Yields the tar entries that hide a repository: links for files, empty files for history.
 
     Links come first. Whatever is below a replaced path is gone with it.
@@ -131,7 +116,7 @@ def _members(
             link = tarfile.TarInfo(path.lstrip("/"))
             link.type, link.linkname = tarfile.SYMTYPE, f"{WORKING_COPY}/{name}"
             yield link
-    for path in sorted({*sealing.history, *hidden}):
+    for path in sorted(sealing.history):
         if not any(path.startswith(f"{other}/") for other in replaced):
             replaced.add(path)
             yield tarfile.TarInfo(path.lstrip("/"))

@@ -1,4 +1,4 @@
-"""`tasks synth`, `tasks check` and `tasks mine` as typed."""
+"""`tasks make`, `tasks check` and `tasks make --from commits` as typed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_package_becomes_a_checked_task_file(package: Path, meta_agent: Any) -
     here = package.parent
     where = ["--sandbox", "process", "--python", sys.executable, "--jobs", "1"]
     made = meta_agent(
-        *("tasks", "synth", "pair", "--out", "tasks.jsonl", "--count", "2", "--json", *where),
+        *("tasks", "make", "pair", "--out", "tasks.jsonl", "--count", "2", "--json", *where),
         cwd=here,
     ).document
     assert (made["tasks"], made["manifest"]["made"]["wanted"]) == (2, 2)
@@ -75,7 +75,7 @@ def test_a_search_that_finds_nothing_says_what_to_do(package: Path, meta_agent: 
     commit = ["commit", "-q", "-m", "start"]
     subprocess.run(["git", *identity, "-C", package, *commit], check=True)
     done = meta_agent(
-        *("tasks", "mine", "pair", "--out", "m.jsonl", "--sandbox", "process"),
+        *("tasks", "make", "pair", "--from", "commits", "--out", "m.jsonl", "--sandbox", "process"),
         *("--python", sys.executable),
         cwd=package.parent,
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
-_WRAPPING: Final = frozenset({"apps", "nemo-gym"})
+_WRAPPING: Final = frozenset({"apps"})
 _MAX_TOKEN_CHARS: Final = 1000
 
 

@@ -27,7 +27,6 @@ class SourceSpec:
     plugins: tuple[str, ...] = ()  # pytest plugins in the image, by package name
     held: tuple[str, ...] = ()  # top names of the tree that the image holds too
     hidden: tuple[str, ...] = ()  # files, and folders with all that is in them
-    elsewhere: tuple[tuple[str, str], ...] = ()  # folders: (path in the image, path in the tree)
     kept_names: tuple[str, ...] = ()  # top names that stay in the image, such as an environment
 
 

@@ -33,8 +33,8 @@ from meta_agent.domains.formats.rows import Fields
 
 CORE: Final = ("instance_id", "repo", "base_commit", "problem_statement", "FAIL_TO_PASS")
 KNOWN_SETS: Final = (
-    "SWE-bench 4 and 5, SWE-Gym, SWE-smith, SWE-rebench, SWE-rebench V2, R2E-Gym, "
-    "and what `meta-agent tasks mine` and `synth` write"
+    "SWE-bench 4 and 5, SWE-Gym, SWE-smith, SWE-rebench, SWE-rebench V2, "
+    "and what `meta-agent tasks make` writes"
 )
 _CONDA: Final = "source /opt/miniconda3/bin/activate\nconda activate testbed"
 _CONDA_PYTHON: Final = "/opt/miniconda3/envs/testbed/bin/python"

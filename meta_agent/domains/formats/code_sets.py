@@ -1,4 +1,4 @@
-"""Readers of code data sets: HumanEval, MBPP, APPS/TACO, CodeContests, LiveCodeBench, NeMo Gym.
+"""Readers of code data sets: HumanEval, MBPP, APPS/TACO and LiveCodeBench.
 
 Promises: a row that comes out has a problem and at least one test. Other rows are refused by line
 and counted. Private tests of LiveCodeBench are unpacked without an unpickler (see `_pickled.py`).
@@ -241,62 +241,6 @@ def _joined(value: JSON) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _nemo_gym(fields: Fields) -> CodeRow:
-    params, meta = fields.nested("responses_create_params"), fields.nested("verifier_metadata")
-    messages = params.row.get("input") if params else None
-    if not isinstance(messages, list) or not messages or meta is None:
-        raise fields.need("responses_create_params", "an input and verifier_metadata beside it")
-    tests = meta.nested("unit_tests")
-    if tests is None:
-        raise RefusedRowError(
-            "the field verifier_metadata has no unit_tests: add inputs and outputs"
-        )
-    kind, cases = _pairs(tests.row)
-    texts = [str(m.get("content", "")) for m in messages if isinstance(m, dict)]
-    return _row(
-        fields,
-        "nemo-gym",
-        fields.label("hash_id"),
-        "\n\n".join(texts),
-        kind=kind,
-        entry_point=str(tests.row.get("fn_name") or ""),
-        cases=cases,
-    )
-
-
-def _code_contests(fields: Fields) -> CodeRow:
-    cases: list[Case] = []
-    n_shown = 0
-    for name in ("public_tests", "private_tests", "generated_tests"):
-        tests = fields.nested(name)
-        if tests is not None and tests.row.get("input"):
-            cases += _pairs({"inputs": tests.row["input"], "outputs": tests.row.get("output")})[1]
-        n_shown = len(cases) if name == "public_tests" else n_shown
-    if not cases:
-        raise RefusedRowError(
-            "public_tests, private_tests and generated_tests hold no test: add one"
-        )
-    if fields.row.get("input_file") or fields.row.get("output_file"):
-        raise RefusedRowError("leave it out: it uses files, but only stdin and stdout are run")
-    limit, solutions = fields.row.get("memory_limit_bytes"), fields.row.get("solutions")
-    gold: tuple[str, ...] = ()
-    if isinstance(solutions, dict):  # language 3 is Python 3
-        pairs = zip(solutions.get("language", ()), solutions.get("solution", ()), strict=False)
-        gold = tuple(text for language, text in pairs if language in (3, "PYTHON3"))
-    return _row(
-        fields,
-        "code-contests",
-        fields.text("name"),
-        fields.text("description"),
-        kind="stdio",
-        cases=tuple(cases),
-        examples=tuple(cases[:n_shown]),
-        gold=gold,
-        time_sec=_seconds(fields.row.get("time_limit")),
-        memory_mb=min(4096, max(1024, limit >> 20 if isinstance(limit, int) else 0)),
-    )
-
-
 def _livecodebench(fields: Fields) -> CodeRow:
     tests: list[JSON] = []
     n_shown = 0
@@ -359,9 +303,7 @@ def _seconds(value: JSON) -> float:
 _FORMS: Final[tuple[tuple[str, tuple[str, ...], Reader], ...]] = (
     ("humaneval", ("task_id", "prompt", "entry_point", "test"), _humaneval),
     ("mbpp", ("test_list",), _mbpp),
-    ("nemo-gym", ("responses_create_params", "verifier_metadata"), _nemo_gym),
     ("livecodebench", ("question_content", "public_test_cases"), _livecodebench),
-    ("code-contests", ("description", "public_tests"), _code_contests),
     ("apps", ("question", "input_output"), _apps),
 )
 

@@ -1,4 +1,4 @@
-"""Reads files of repository tasks: SWE-bench, the sets that descend from it, and R2E-Gym.
+"""Reads files of repository tasks: SWE-bench and the sets that descend from it.
 
 A row that comes out is complete enough to be shown to an agent and to be graded. Anything else
 raises one `ConfigError` with file, line, field and value. Test ids may be lists or JSON strings.
@@ -15,7 +15,6 @@ from pathlib import Path
 from meta_agent.core.errors import ConfigError
 from meta_agent.domains.formats._swe_row import SourceSpec, SweRow, semantic_key
 from meta_agent.domains.formats._swe_sets import dialect_of, own_fields
-from meta_agent.domains.formats.r2e import r2e_row
 from meta_agent.domains.formats.rows import FORMS, Fields, explicit_split, hashed_split, stream_rows
 
 _KNOWN = frozenset(
@@ -32,7 +31,7 @@ def read_swebench(path: Path) -> list[SweRow]:
     """
     rows: dict[str, SweRow] = {}
     for fields in stream_rows(path):
-        row = r2e_row(fields) if "expected_output_json" in fields.row else _row(fields)
+        row = _row(fields)
         earlier = rows.setdefault(row.instance_id, row)
         if earlier is not row:
             raise fields.refused(

@@ -55,7 +55,7 @@ _CODE: Mapping[str, Sequence[str]] = {
     "swe__grading": ("*",),
     "": ("_scratch.py",),
     # What a reader made of a file is in the hash of each row.
-    "formats": ("swebench.py", "_swe_sets.py", "_swe_row.py", "r2e.py"),
+    "formats": ("swebench.py", "_swe_sets.py", "_swe_row.py"),
 }
 _LIMITS = SandboxLimits(memory_mb=1024, cpus=1.0, pids=128, scratch_mb=256, deadline_sec=1800.0)
 

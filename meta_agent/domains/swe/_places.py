@@ -57,7 +57,7 @@ class Places:
         if source is None:
             raise ConfigError(
                 f"the task {row.instance_id} has no field `source`, which names its archive",
-                hint="make the file again with meta-agent tasks synth or meta-agent tasks mine",
+                hint="make the file again with meta-agent tasks make",
             )
         with self._lock:
             if source.archive is not None:
@@ -91,10 +91,7 @@ class Places:
         scan = scan_image(image, str(source.image_path), engine=engine)
         past = [path for path in scan.below if not SUITES.intersection(path.split("/"))]
         tree = self._read(image, scan.place, source, past)
-        hidden = [path for path, _ in source.elsewhere]
-        sealed = seal_image(
-            image, scan, engine=engine, left_in_place=source.kept_names, hidden=hidden
-        )
+        sealed = seal_image(image, scan, engine=engine, left_in_place=source.kept_names)
         return Base(tree, sealed)
 
     def _read(
@@ -102,22 +99,6 @@ class Places:
     ) -> Tree:
         sandbox = self._factory(image)
         try:
-            tree = read_from_image(sandbox, place, "python3", (*source.kept_names, *past))
-        finally:
-            sandbox.close()
-        for path, name in source.elsewhere:
-            if not any(relative.startswith(f"{name}/") for relative in tree):
-                tree |= {
-                    f"{name}/{relative}": content for relative, content in self._extra(image, path)
-                }
-        return tree
-
-    def _extra(self, image: str | None, path: str) -> list[tuple[str, bytes]]:
-        """Returns the files of another folder of the image; empty if the image lacks it."""
-        sandbox = self._factory(image)
-        try:
-            return list(read_from_image(sandbox, path, "python3").items())
-        except ConfigError:
-            return []
+            return read_from_image(sandbox, place, "python3", (*source.kept_names, *past))
         finally:
             sandbox.close()

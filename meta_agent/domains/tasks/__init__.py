@@ -4,7 +4,6 @@
 says whether such a file is fit for use.
 """
 
-from meta_agent.domains.tasks._author import Author
 from meta_agent.domains.tasks._bench import Bench, sandboxes
 from meta_agent.domains.tasks._collection import Made, Plan, manifest_path
 from meta_agent.domains.tasks._mine import mine
@@ -12,7 +11,6 @@ from meta_agent.domains.tasks._package import Package, read_package
 from meta_agent.domains.tasks._synth import synthesize
 
 __all__ = [
-    "Author",
     "Bench",
     "Made",
     "Package",

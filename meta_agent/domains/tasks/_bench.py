@@ -17,19 +17,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import PurePosixPath
-from typing import NamedTuple
 
 from meta_agent.core.errors import CANDIDATE_KILLS, ConfigError, SandboxError
 from meta_agent.core.protocols import JSON, ExecResult, Sandbox
 from meta_agent.domains.formats import SourceSpec, SweRow
-from meta_agent.domains.swe import Report, SandboxFactory, Tree, is_test_path, run_tests
+from meta_agent.domains.swe import Report, SandboxFactory, Tree, run_tests
 from meta_agent.domains.swe._domain import _LIMITS as TASK_LIMITS
 from meta_agent.domains.swe.grading._grade import GRADE_CPU_SEC, guest_source, staged
 from meta_agent.domains.tasks._package import Package
 
 # A fault that loops for ever costs the whole limit, so a few tests get less time than a suite.
 FEW_TESTS_CPU_SEC = 20
-SCRIPT_CPU_SEC = 10
 _WALL_SEC = 300.0
 _REPORT_LIMIT_BYTES = 32 << 20
 _TESTS_RUN_ON = frozenset(sys.stdlib_module_names | {"pytest", "_pytest", "pluggy"})
@@ -41,17 +39,6 @@ _LIST_IMAGE = (
     "plugins = sorted({name for group, name in entries if group == 'pytest11'})\n"
     "print(json.dumps([names, importlib.util.find_spec('pytest') is not None, plugins]))"
 )
-_RUN_SCRIPT = """import json, sys, traceback
-order = json.loads(sys.stdin.readline())
-sys.dont_write_bytecode = True
-sys.path[:0] = order["pythonpath"]
-end = ["", ""]
-try:
-    exec(compile(order["code"], "script.py", "exec"), {"__name__": "__main__"})
-except BaseException as error:
-    end = [type(error).__name__, "".join(traceback.format_exception_only(type(error), error))]
-print("\\0" + json.dumps(end))
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +59,6 @@ class Probe:
     results: Mapping[str, str] = field(default_factory=dict)
     failures: Mapping[str, Failure] = field(default_factory=dict)
     calls: Mapping[str, frozenset[tuple[str, int]]] = field(default_factory=dict)
-
-
-class ScriptRun(NamedTuple):
-    """What a script printed, and the kind and text of the error that ended it (empty: none)."""
-
-    out: str
-    kind: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,18 +153,6 @@ class Bench:
         cpu_sec = GRADE_CPU_SEC if only is None else FEW_TESTS_CPU_SEC
         result = self._exec(tree, guest.read_text("utf-8"), order, cpu_sec)
         return Probe(result) if isinstance(result, str) else _probe(result, order["nonce"])
-
-    def run_script(self, tree: Tree, code: str) -> ScriptRun:
-        """Runs a Python script that can import the package, without the package's tests."""
-        users = {path: content for path, content in tree.items() if not is_test_path(path)}
-        order = {"code": code, "pythonpath": list(self.package.pythonpath)}
-        result = self._exec(users, _RUN_SCRIPT, order, SCRIPT_CPU_SEC)
-        if isinstance(result, str):
-            return ScriptRun("", "timeout", "")
-        out, mark, end = result.stdout.decode("utf-8", "replace").rpartition("\0")
-        if not mark:  # a limit ended it, or the script itself
-            return ScriptRun("", "timeout", "")
-        return ScriptRun(out, *json.loads(end))
 
     def _exec(
         self, tree: Tree, program: str, order: dict[str, JSON], cpu_sec: int

@@ -1,12 +1,11 @@
-"""Issue texts of tasks: written from failing tests, or by a model and then checked.
+"""Issue texts of tasks, written from failing tests.
 
 `issue_text` shows the statements of a test up to the one that fails, and its error, which two runs
-gave alike. `problem_of` checks a model's report. Its one script must print the stated output, twice
-the same, on the files with the bug, and something else on the files without it. No text may hold a
+gave alike. No text may hold a
 line of the fix, a path of the source or the name of a deciding test. Addresses, ports and temporary
 paths are replaced.
 
-Does not cover: helpers and fixtures of a test's file, and whether a report's prose is true.
+Does not cover: helpers and fixtures of a test's file.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 from meta_agent.domains.swe import Tree
-from meta_agent.domains.tasks._bench import Bench, Failure, Probe, ScriptRun
+from meta_agent.domains.tasks._bench import Failure, Probe
 from meta_agent.domains.tasks._package import Package
 from meta_agent.domains.tasks._source import (
     UnreachableError,
@@ -34,10 +33,6 @@ _TITLE_CHARS = 80
 _TELLING_CHARS = 12  # shorter lines (`return x`, `else:`) give nothing away
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 _PLACE = re.compile(r"/(?:tmp|var|home|root|work|repo|usr|opt|private)(/[\w.~-]+)*/")
-_BLOCK = re.compile(r"^[ \t]*```(\w*)[^\n]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
-_PRIVATE = re.compile(r"(?:\.|\bimport )_(?!_)\w")
-# Errors of a script that lacks something, not of the package.
-_UNFIT = frozenset({"NameError", "ImportError", "ModuleNotFoundError", "SyntaxError"})
 _PORT = re.compile(r"\b(localhost|127(?:\.\d+){3})(:|['\"]?, (?:port=)?)\d{4,5}\b")
 
 
@@ -142,67 +137,3 @@ def _text(package: Package, symptoms: Sequence[tuple[str, str]]) -> str:
         for opening, (code, error) in zip(openings, symptoms, strict=True)
     ]
     return "\n".join([f"{package.name}: {title}\n", *parts])
-
-
-# --- reports that a model wrote ----------------------------------------------------------------
-
-
-def problem_of(
-    bench: Bench,
-    trees: tuple[Tree, Tree],
-    report: str,
-    *,
-    tests: Sequence[str],
-    fixed: Sequence[str],
-    path: str,
-) -> str:
-    """Returns what is wrong with a model's issue report, whose script it runs; empty if nothing.
-
-    `trees` are the files without and with the bug. `tests` are the ids of the grading tests,
-    `fixed` the lines that the fix puts back, and `path` is the fixed file.
-    """
-    blocks = _BLOCK.findall(report)
-    scripts = [text for language, text in blocks if language == "python"]
-    outputs = [text for language, text in blocks if language != "python"]
-    if len(scripts) != 1 or len(outputs) != 1:
-        counts = f"{len(scripts)} ```python blocks and {len(outputs)} others"
-        return f"the report has {counts}, not one script and one block with its output"
-    names = {plain_name(test)[1].rpartition("::")[2] for test in tests}
-    if repeated := names.intersection(re.findall(r"\w+", report)):
-        return f"the report names the test {min(repeated)}"
-    if path in report:
-        return f"the report names the source {path}"
-    if gives_away(report, fixed):
-        return "the report repeats a line of the fix"
-    if _PRIVATE.search(scripts[0]):
-        return "the script takes a private name"
-    return _untrue(bench, trees, scripts[0], outputs[0])
-
-
-def _untrue(bench: Bench, trees: tuple[Tree, Tree], script: str, stated: str) -> str:
-    """Returns why a script does not show the bug as its report states; empty if it does."""
-    sound, faulty = trees
-    right, wrong, again = (bench.run_script(tree, script) for tree in (sound, faulty, faulty))
-    good, bad = _output(right), _output(wrong)
-    both = f"It printed with the bug:\n{bad}\nand without it:\n{good}"
-    if bad != _output(again) or "timeout" in (right.kind, wrong.kind):
-        return "the script does not end, or gives something else every time"
-    if {right.kind, wrong.kind} & _UNFIT:
-        return f"the script lacks something of its own. {both}"
-    if good == bad:
-        return f"the script gives the same with the bug and without it:\n{bad}"
-    if max(len(bad), len(good)) > SHOWN_CHARS:
-        return f"the script prints more than {SHOWN_CHARS} characters"
-    if _lines(stated) != _lines(bad):
-        return f"the report does not state the output word for word. {both}"
-    return ""
-
-
-def _output(run: ScriptRun) -> str:
-    """Returns a run's output and error as text, with placeholders for what varies by run."""
-    parts = (run.out.rstrip(), run.message.strip())
-    return scrubbed("\n".join(part for part in parts if part))
-
-
-def _lines(text: str) -> list[str]:
-    return [line.strip() for line in scrubbed(text).split("\n") if line.strip()]

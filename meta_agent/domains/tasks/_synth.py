@@ -1,9 +1,9 @@
-"""Plants faults in a package, by rule or by a model, and keeps those that its own tests catch.
+"""Plants faults in a package, by rule, and keeps those that its own tests catch.
 
 Promises: what `_measure` promises of the tests. A fault is refused if it breaks the main use of its
 function or too many tests, or if whoever wrote it would have noticed at once. The tasks depend on
 the package, the seed and the settings, not on speed or on `jobs`. An interrupted search continues
-where it ended, and a model is asked nothing twice.
+where it ended.
 
 Does not cover: faults that the package's tests do not notice.
 """
@@ -18,18 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from meta_agent.core.errors import BudgetError, ConfigError
+from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON
 from meta_agent.domains.swe import make_patch
-from meta_agent.domains.tasks._author import (
-    TURNS,
-    Author,
-    FunctionUnderTest,
-    Reply,
-    opening,
-    places,
-    read_reply,
-)
 from meta_agent.domains.tasks._bench import Bench, Probe
 from meta_agent.domains.tasks._collection import (
     EXHAUSTED,
@@ -41,7 +32,6 @@ from meta_agent.domains.tasks._collection import (
     Search,
 )
 from meta_agent.domains.tasks._faults import Fault, faults
-from meta_agent.domains.tasks._issue import problem_of
 from meta_agent.domains.tasks._journal import ahead
 from meta_agent.domains.tasks._measure import (
     BAD,
@@ -65,8 +55,6 @@ MAX_FAILING_TESTS = 12
 MAIN_SHARE = 1 / 2  # of a function's tests: if more notice, its main use is broken
 PER_FUNCTION = 2
 TRIES_PER_TASK = 12
-_NO_MONEY = "the cap on what is spent was met"
-_BACK = "That makes no exercise: {why}\nAnswer anew, whole, in the same form; or decline."
 # Whoever wrote the line would have met such a fault.
 _AT_ONCE = re.compile(
     r"^(NameError|UnboundLocalError)\b|missing \d+ required|object is not callable"
@@ -80,10 +68,8 @@ class Sound(NamedTuple):
     callers: Mapping[tuple[str, int], tuple[str, ...]]  # by path and line of the function
 
 
-def synthesize(
-    bench: Bench, out: Path, plan: Plan, progress: Progress, author: Author | None = None
-) -> Made:
-    """Plants bugs in a package, by rules or by a model (`author`), and writes tasks to `out`.
+def synthesize(bench: Bench, out: Path, plan: Plan, progress: Progress) -> Made:
+    """Plants bugs in a package, and writes tasks to `out`.
 
     Raises `ConfigError` if the suite gives no results, or if no bug makes a task.
     """
@@ -93,13 +79,11 @@ def synthesize(
     progress(f"{len(sound.stable.passing)} stable tests call {len(sound.callers)} functions")
     search.hint = "does the suite test behaviour? --tests and --sources choose other files"
     search.flaky |= sound.stable.flaky
-    planting = _Planting(search, sound)
-    planting.plant() if author is None else planting.ask(author)
+    _Planting(search, sound).plant()
     return search.write(
         {
             **{"by": "synth", "package": f"{package.name} {package.version}".strip()},
             **{"seed": plan.seed, "wanted": plan.count},
-            **({"author": author.model} if author else {}),
         }
     )
 
@@ -174,24 +158,6 @@ class _Planting:
                 return
         self.search.advice = EXHAUSTED
 
-    def ask(self, author: Author) -> None:
-        """Asks a model for a fault in one function after the other, and makes tasks of these."""
-
-        def authored(place: FunctionUnderTest) -> tuple[Fault | None, Measured]:
-            return self._authored(author, place)
-
-        search = self.search
-        candidates = iter(places(self._package, self.sound.callers, search.plan.seed))
-        for place, (fault, measured) in ahead(search.plan.jobs, candidates, authored):
-            if fault is None:
-                search.tried += 1
-                search.refuse(place.topic, measured["refused"], measured.get("why", ""))
-            else:
-                self._decide(fault, measured)
-            if self._enough or measured.get("refused") == _NO_MONEY:
-                return
-        search.advice = EXHAUSTED
-
     def _planted(self) -> list[Fault]:
         """Returns the rules' edits of functions that stable tests call, in the seed's order."""
         tree = self._package.tree
@@ -206,11 +172,10 @@ class _Planting:
         seed = self.search.plan.seed
         return sorted(planted, key=lambda f: hashlib.sha256(f"{seed}\0{f.key}".encode()).digest())
 
-    def _measured(self, fault: Fault, report: str = "") -> Measured:
+    def _measured(self, fault: Fault) -> Measured:
         if refused := self._unbelieved(fault.path):
             return refused
-        key = f"{fault.key}\0{report}" if report else fault.key
-        measured: Measured = self.search.journal.once(key, lambda: self._trial(fault, report))
+        measured: Measured = self.search.journal.once(fault.key, lambda: self._trial(fault))
         return measured
 
     def _unbelieved(self, path: str) -> Measured:
@@ -223,38 +188,6 @@ class _Planting:
         if graded == "complete":
             return {}
         return {"refused": f"the grader does not believe its fix: {graded}"}
-
-    def _authored(self, author: Author, place: FunctionUnderTest) -> tuple[Fault | None, Measured]:
-        if refused := self._unbelieved(place.path):
-            return None, refused
-        source, seed = self._package.tree[place.path], self.search.plan.seed
-        messages = opening(self._package, place, self.sound.callers, seed)
-        for turn in range(TURNS):
-            try:
-                message = author.ask(messages, place, turn)
-            except BudgetError:
-                return None, {"refused": _NO_MONEY}
-            reply = read_reply(str(message["content"]), source, place)
-            if reply.declined:
-                return None, {"refused": "the author declined", "why": reply.problem}
-            measured = self._judged(reply)
-            if "refused" not in measured:
-                break
-            why = f"{measured['refused']}. {measured.get('why', '')}".strip()
-            messages += [message, {"role": "user", "content": _BACK.format(why=why)}]
-        return reply.edit, measured
-
-    def _judged(self, reply: Reply) -> Measured:
-        if reply.edit is None:
-            return {"refused": "an answer that cannot be read", "why": reply.problem}
-        before = self._package.tree[reply.edit.path]
-        after = reply.edit.applied(before)
-        if not is_edit(before, after):
-            return {"refused": "an edit that does not parse, or changes nothing"}
-        if leaves_unused(before, after):
-            why = "a name, an import or an argument is used no more"
-            return {"refused": "leaves something unused", "why": why}
-        return self._measured(reply.edit, reply.report)
 
     def _decide(self, fault: Fault, measured: Measured) -> bool:
         def draft() -> Draft:
@@ -276,11 +209,10 @@ class _Planting:
 
         return self.search.decide(f"{fault.path} {fault.function} {fault.rule}", measured, draft)
 
-    def _trial(self, fault: Fault, report: str) -> Measured:
+    def _trial(self, fault: Fault) -> Measured:
         """Runs the tests that call the fault's function, then the whole suite.
 
-        Returns the deciding tests, the others and the text; or why the fault makes no task. The
-        text is an author's `report`, if there is one.
+        Returns the deciding tests, the others and the text; or why the fault makes no task.
         """
         bench, before, path = self.search.bench, self._package.tree, fault.path
         tree = {**before, path: fault.applied(before[path])}
@@ -294,12 +226,7 @@ class _Planting:
         fail, fixed = measured["fail"], fault.fixed_lines(before[path])
         if reason := self._unfit(whole, fail, callers):
             return {"refused": reason}
-        if not report:
-            return measured | comparison.issue(comparison.failures(whole, fail), fixed)
-        trees = (before, tree)
-        if problem := problem_of(bench, trees, report, tests=fail, fixed=fixed, path=path):
-            return measured | {"refused": "its report does not hold", "why": problem}
-        return measured | {"issue": report}
+        return measured | comparison.issue(comparison.failures(whole, fail), fixed)
 
     def _unfit(self, probe: Probe, tests: Sequence[str], callers: Sequence[str]) -> str:
         """Returns why a fault is too plain or cannot make a task; empty if it can."""

@@ -43,16 +43,6 @@ APPS_FUNCTION = {
     **APPS,
     "input_output": json.dumps({"fn_name": "add", "inputs": [[1, 2]], "outputs": [[3]]}),
 }
-CONTESTS = {
-    "name": "1_A. Theatre",
-    "description": "Pave.",
-    "public_tests": {"input": ["6 6 4\n"], "output": ["4\n"]},
-    "private_tests": {"input": ["1 1 1\n"], "output": ["1\n"]},
-    "generated_tests": {"input": [], "output": []},
-    "time_limit": {"seconds": 5, "nanos": 500000000},
-    "memory_limit_bytes": 256000000,
-    "solutions": {"language": [2, 3], "solution": ["c++", "print(4)"]},
-}
 STDIN_TESTS = [{"input": "1\n", "output": "2\n", "testtype": "stdin"}]
 LIVE = {
     "question_title": "T",
@@ -88,11 +78,10 @@ def write(path: Path, *rows: Any) -> Path:
         (MBPP, "mbpp", "asserts", 0),
         (APPS, "apps", "stdio", 2),
         (APPS_FUNCTION, "apps", "function", 1),
-        (CONTESTS, "code-contests", "stdio", 2),
         (live(packed(json.dumps(STDIN_TESTS * 3))), "livecodebench", "stdio", 4),
         (live(json.dumps(STDIN_TESTS)), "livecodebench", "stdio", 2),
     ],
-    ids=["humaneval", "mbpp", "apps", "apps-function", "contests", "live-packed", "live-json"],
+    ids=["humaneval", "mbpp", "apps", "apps-function", "live-packed", "live-json"],
 )  # fmt: skip
 def test_each_form_is_read(row: Any, source: str, kind: str, tests: int, tmp_path: Path) -> None:
     (task,) = read_code(write(tmp_path / "set.jsonl", row)).rows
@@ -108,12 +97,6 @@ def test_functional_tests_are_arguments_and_a_value(tmp_path: Path) -> None:
     }
     (task,) = read_code(write(tmp_path / "set.jsonl", row)).rows
     assert (task.entry_point, task.cases) == ("solve", (Case([[1, 2], 3], True),) * 2)
-
-
-def test_limits_and_gold_solutions_come_with_the_row(tmp_path: Path) -> None:
-    (task,) = read_code(write(tmp_path / "set.jsonl", CONTESTS)).rows
-    assert (task.time_sec, task.gold) == (11.0, ("print(4)",))
-    assert task.memory_mb == 1024, "never below what an interpreter needs"
 
 
 def test_mbpp_calls_what_its_tests_use_of_the_solution(tmp_path: Path) -> None:

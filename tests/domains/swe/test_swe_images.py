@@ -20,9 +20,7 @@ from meta_agent.sandboxes._seal import SEALED
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 ENGINE = _engine.engine("docker")
 
-IMAGE, R2E_IMAGE, SMITH_IMAGE = (
-    f"meta-agent-test-{name}:1" for name in ("task", "r2e", "swesmith")
-)
+IMAGE, SMITH_IMAGE = (f"meta-agent-test-{name}:1" for name in ("task", "swesmith"))
 FAULTY = '"""Sums."""\n\n\ndef total(prices):\n    return sum(prices[1:])\n'
 SOUND = FAULTY.replace("[1:]", "")
 MARK = "return sum(prices)"
@@ -40,21 +38,11 @@ HIDDEN = (
     + "            self.assertFalse(os.path.exists(place))\n"
     + "        self.assertEqual(total([1, 2]), 3)\n"
 )
-R2E_TESTS = (
-    "from shelf.core import total\n\n\ndef test_none():\n    assert total([]) == 0\n\n\n"
-    "def test_total():\n    assert total([1, 2]) == 3\n"
-)
 FILES = {
     "shelf/__init__.py": "",
     "shelf/core.py": FAULTY,
     "tests/__init__.py": "",
     "tests/test_core.py": SHOWN,
-}
-R2E_FILES = {
-    **FILES,
-    "run_tests.sh": "#!/bin/bash\n.venv/bin/python -W ignore -m pytest -rA r2e_tests\n",
-    "r2e_tests/test_1.py": R2E_TESTS,
-    ".venv/bin/python": '#!/bin/sh\nexec python3 "$@"\n',
 }
 IN = "(tests.test_core.TestCore."
 EVAL = """#!/bin/bash
@@ -78,30 +66,6 @@ def line(kind: str, content: str) -> dict[str, str]:
     return {"type": kind, "content": content}
 
 
-COMMIT = {
-    "file_diffs": [
-        {
-            "header": {"file": {"path": "shelf/core.py"}},
-            "minus_file": {"path": "a/shelf/core.py"},
-            "plus_file": {"path": "b/shelf/core.py"},
-            "hunks": [
-                {
-                    "descriptor": {
-                        "old_range": {"start": 4, "length": 2},
-                        "new_range": {"start": 4, "length": 2},
-                    },
-                    "line_group": {
-                        "all_lines": [
-                            line("context", "def total(prices):"),
-                            line("deleted", "    return sum(prices[1:])"),
-                            line("added", "    return sum(prices)"),
-                        ]
-                    },
-                }
-            ],
-        }
-    ]
-}
 ROWS: dict[str, dict[str, Any]] = {
     "swe-bench-5": {
         "instance_id": "own__shelf-1",
@@ -117,16 +81,6 @@ ROWS: dict[str, dict[str, Any]] = {
         "eval_script": EVAL,
         "log_parser": "parse_log_django",
         "eval_type": "pass_and_fail",
-        "split": "search",
-    },
-    "r2e-gym": {
-        "repo_name": "shelf",
-        "commit_hash": "abcdef0123",
-        "docker_image": R2E_IMAGE,
-        "problem_statement": "total([1, 2]) gives 2",
-        "expected_output_json": json.dumps({"test_none": "PASSED", "test_total": "PASSED"}),
-        "parsed_commit_content": json.dumps(COMMIT),
-        "relevant_files": ["shelf/core.py"],
         "split": "search",
     },
     "swe-smith": {
@@ -156,7 +110,7 @@ def build(folder: Path, name: str, files: dict[str, str]) -> None:
     for path, content in files.items():
         (repo / path).parent.mkdir(parents=True, exist_ok=True)
         (repo / path).write_text(content)
-    (repo / ".gitignore").write_text(".venv\nr2e_tests\nrun_tests.sh\n")
+    (repo / ".gitignore").write_text(".venv\n")
     git(folder, "init", "-q", "-b", "main", "testbed")
     git(repo, "add", ".")
     git(repo, "commit", "-q", "-m", "base")
@@ -181,7 +135,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         pytest.skip(f"no Docker sandbox: {problem}")
     sealed = {one["Id"] for one in ENGINE.api.images(SEALED)}
     sound = {**FILES, "shelf/core.py": SOUND, "tests/test_core.py": HIDDEN}
-    made = {IMAGE: FILES, R2E_IMAGE: R2E_FILES, SMITH_IMAGE: sound}
+    made = {IMAGE: FILES, SMITH_IMAGE: sound}
     for name, files in made.items():
         build(tmp_path_factory.mktemp("image"), name, files)
     yield

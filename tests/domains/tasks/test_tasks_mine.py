@@ -1,4 +1,4 @@
-"""`tasks mine` on a repository with a past: fixes become tasks, other commits say why not."""
+"""Tasks from a repository with a past: fixes become tasks, other commits say why not."""
 
 from __future__ import annotations
 

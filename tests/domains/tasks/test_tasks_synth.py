@@ -1,4 +1,4 @@
-"""`tasks synth` on a small package: what comes out was measured, and comes out again."""
+"""`tasks make` on a small package: what comes out was measured, and comes out again."""
 
 from __future__ import annotations
 
