@@ -15,7 +15,7 @@ import pytest
 
 import meta_agent
 from meta_agent.composition.arguments import RunArguments
-from meta_agent.composition.given import _harness, config_of, source_of
+from meta_agent.composition.given import _harness, config_of, prompt_in, source_of
 from meta_agent.core.config import FIELDS
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.resources import shipped_harness
@@ -36,6 +36,8 @@ def test_five_lines_give_a_result_that_a_notebook_shows(tmp_path: Path) -> None:
     assert 0.5 < result.before < 1.0
     assert re.fullmatch(r"[0-9a-f]{40}", result.harness_commit) and result.weights is None
     assert result.to_json()["product"]["harness_commit"] == result.harness_commit
+    assert result.prompt and result.prompt in result.files["agent/prompts.py"]
+    assert all(line in str(result) for line in result.diff.splitlines())
     page = result._repr_html_()
     assert page.startswith("<table>") and result.run in page and "<script" not in page
     assert {event.kind for event in heard} >= {"begin", "phase", "note"}
@@ -152,6 +154,19 @@ def test_a_server_answers_for_every_role(tmp_path: Path) -> None:
     url = "http://localhost:8000/v1"
     config = config_of(tasks=ROWS, grade=grade, workspace=tmp_path / "ws", base_url=url)
     assert set(config.base_urls.values()) == {url} and "proposer" in config.base_urls
+
+
+@pytest.mark.parametrize(
+    "prompt", ["One.", LONG, "One.\nTwo.\n", "\n", 'a"\nb"', 'a """\n', "a\\\n", "tab\t\r\nend"]
+)
+def test_a_prompt_that_is_given_is_the_prompt_that_is_read_back(
+    tmp_path: Path, prompt: str
+) -> None:
+    config_of(tasks=ROWS, grade=grade, agent=prompt, workspace=tmp_path)
+    files = {path.name: path.read_text() for path in (tmp_path / "given/agent/agent").glob("*.py")}
+    assert prompt_in(files) == prompt
+    assert prompt_in({"prompt.md": prompt}) == prompt
+    assert prompt_in({"prompt.md": prompt, **files}) is None
 
 
 def test_a_text_stands_for_the_folder_or_the_command_that_it_names(tmp_path: Path) -> None:

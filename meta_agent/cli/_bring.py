@@ -95,7 +95,8 @@ def check(config: RunConfig, as_json: JsonOption = False) -> None:
 def adopt(
     config: RunConfig,
     into: Annotated[
-        Path | None, typer.Option(help="Your clone, which gets the promoted history as a branch.")
+        Path | None,
+        typer.Option(help="Your clone, which gets a branch, or a new folder, which gets files."),
     ] = None,
     branch: Annotated[str, typer.Option(help="Name of the new branch.")] = "meta-agent",
     patches: Annotated[
@@ -110,16 +111,16 @@ def adopt(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Take results over: the harness as a branch or patches, the model as a folder."""
+    """Take results over: the harness as a branch, files or patches, the model as a folder."""
     from meta_agent.core.errors import ConfigError
-    from meta_agent.core.history import HarnessRepo, adopt_branch, adopt_patches
+    from meta_agent.core.history import HarnessRepo, adopt_into, adopt_patches
     from meta_agent.core.workspace import open_workspace
     from meta_agent.reports.terminal.text import facts
 
     if sum(place is not None for place in (into, patches, model)) != 1:
         raise ConfigError(
             "meta-agent adopt needs exactly one destination",
-            hint="give one of these flags: --into CLONE, --patches FOLDER or --model FOLDER",
+            hint="give one of these flags: --into FOLDER, --patches FOLDER or --model FOLDER",
         )
     if adapter and model is None:
         raise ConfigError(
@@ -130,7 +131,7 @@ def adopt(
         emit(as_json, lambda: {"schema_version": 1, **handed}, lambda: facts(handed))
         return
     repo = HarnessRepo.open(open_workspace(config.workspace).harness_repo)
-    done = adopt_branch(repo, into, branch) if into else adopt_patches(repo, Path(str(patches)))
+    done = adopt_into(repo, into, branch) if into else adopt_patches(repo, Path(str(patches)))
     rows = {"schema_version": 1, **done._asdict()}
     emit(as_json, lambda: rows, lambda: facts(rows))
 

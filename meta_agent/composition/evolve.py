@@ -78,7 +78,7 @@ def train_alone(config: RunConfig, display: Display) -> JSON:
             after = _on_search(run, tree, trained)
         gain = _gain(run, tree, before, after)
         words = _words_on(trained.steps, before, after, gain)
-        record_handover(run, HandedOver(version, trained, "trained", words))
+        record_handover(run, version, HandedOver(version, trained, "trained", words))
         run.finish()
     return {
         "schema_version": 1,

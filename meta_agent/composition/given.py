@@ -154,16 +154,47 @@ def _prompted(prompt: str) -> dict[str, str]:
     shipped = shipped_harness("chat/open")
     files = {f"{_AGENT}/{path}": content.decode() for path, content in shipped.items()}
     prompts = f"{_AGENT}/agent/prompts.py"
-    tree = parse_python(files[prompts])
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "SYSTEM":
-            lines = files[prompts].splitlines(keepends=True)
-            assignment = f"SYSTEM = {prompt!r}\n"
-            assert node.end_lineno is not None
-            files[prompts] = "".join(
-                [*lines[: node.lineno - 1], assignment, *lines[node.end_lineno :]]
-            )
-    return files
+    lines = files[prompts].splitlines(keepends=True)
+    if node := _system(files[prompts]):
+        assignment = f"SYSTEM = {_quoted(prompt)}\n"
+        lines[node.lineno - 1 : node.end_lineno] = [assignment]
+    return {**files, prompts: "".join(lines)}
+
+
+def prompt_in(files: Mapping[str, str]) -> str | None:
+    """Returns the system prompt among an agent's files, or None if there is not exactly one.
+
+    It is the text `SYSTEM` of a `prompts.py`, or a whole file called `prompt` or `system`.
+    """
+    prompts = []
+    for path, text in files.items():
+        if path.endswith("prompts.py") and (node := _system(text)):
+            with suppress(ValueError, SyntaxError):
+                prompts.append(str(literal_value(ast.unparse(node.value))))
+        elif Path(path).stem.lower() in ("prompt", "system") and not path.endswith(".py"):
+            prompts.append(text)
+    return prompts[0] if len(prompts) == 1 else None
+
+
+def _system(source: str) -> ast.Assign | None:
+    """Returns the statement of a module that assigns `SYSTEM`, or None."""
+    try:
+        body = parse_python(source).body
+    except SyntaxError:
+        return None
+    assigned = (node for node in body if isinstance(node, ast.Assign))
+    return next((node for node in assigned if getattr(node.targets[0], "id", "") == "SYSTEM"), None)
+
+
+def _quoted(text: str) -> str:
+    """Returns a text as a Python literal, over several lines where it has some: diffs show them."""
+    plain = "\\" not in text and '"""' not in text and not text.endswith('"')
+    if "\n" in text and plain:
+        literal = f'"""\\\n{text}"""'
+        with suppress(ValueError, SyntaxError):
+            if literal_value(literal) == text:
+                return literal
+    return repr(text)
 
 
 def source_of(functions: Mapping[str, Callable[..., Any]]) -> str:

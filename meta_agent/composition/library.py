@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from meta_agent.composition.arguments import Agent, Arguments, Grade, RunArguments, Settings
-from meta_agent.composition.given import config_of
+from meta_agent.composition.given import config_of, prompt_in
 from meta_agent.composition.used import require_used
 from meta_agent.core.config import RunConfig
 from meta_agent.core.protocols import JSON
@@ -34,6 +34,7 @@ from meta_agent.reports.terminal.display import Event, TellingDisplay
 
 if TYPE_CHECKING:
     from meta_agent.composition.forecast import Forecast
+    from meta_agent.core.history import HarnessRepo
     from meta_agent.policies.training.devices import Device
 
 
@@ -62,22 +63,42 @@ class Result:
         """Returns the result as the JSON document that `meta-agent evolve --json` prints."""
         return self.state.to_json()
 
-    def adopt(self, into: Path | str, branch: str = "meta-agent") -> None:
-        """Writes the merged changes to a new branch of the git repository `into`.
+    @property
+    def diff(self) -> str:
+        """The patch from the agent that was given to the one that is handed over."""
+        return self.state.diff
 
-        Raises ConfigError if the branch exists or `into` lacks the commit the harness began with.
+    @property
+    def files(self) -> dict[str, str]:
+        """The text of each file of the agent that is handed over, by path."""
+        tree = self._repo().tree(self.harness_commit)
+        return {path: data.decode("utf-8", "replace") for path, data in tree.files.items()}
+
+    @property
+    def prompt(self) -> str | None:
+        """The system prompt that is handed over, or None if the agent's files name none."""
+        return prompt_in(self.files)
+
+    def adopt(self, into: Path | str, branch: str = "meta-agent") -> None:
+        """Writes the merged changes to a new branch of the clone `into`, or files to a new folder.
+
+        Raises ConfigError if nothing was merged, if the folder holds other files, or, for a clone,
+        if the branch exists or the commit is missing that the harness began with.
         """
-        from meta_agent.core.history import HarnessRepo, adopt_branch
+        from meta_agent.core.history import adopt_into
+
+        adopt_into(self._repo(), Path(into), branch)
+
+    def _repo(self) -> HarnessRepo:
+        from meta_agent.core.history import HarnessRepo
         from meta_agent.core.workspace import open_workspace
 
-        repo = HarnessRepo.open(open_workspace(self.workspace).harness_repo)
-        adopt_branch(repo, Path(into), branch)
+        return HarnessRepo.open(open_workspace(self.workspace).harness_repo)
 
     def __str__(self) -> str:
-        return (
-            f"{self.run}: {_share(self.before)} -> {_share(self.after)} clean success, "
-            f"{len(self.promoted)} promoted; {self.claim}"
-        )
+        rates = f"{self.run}: clean success {_share(self.before)} -> {_share(self.after)}"
+        parts = (f"{rates} on tasks that no search saw", self.claim, self.diff)
+        return "\n".join(part.rstrip("\n") for part in parts if part)
 
     def _repr_html_(self) -> str:
         rows = {
@@ -89,12 +110,13 @@ class Result:
             "weights": str(self.weights or "the policy was not trained"),
             "claim": self.claim,
         }
+        changes = f"<pre>{html.escape(self.diff)}</pre>" if self.diff else ""
         cells = "".join(
             f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
             f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
             for name, value in rows.items()
         )
-        return f"<table>{cells}</table>"
+        return f"<table>{cells}</table>{changes}"
 
     @classmethod
     def of(cls, state: RunState) -> Result:

@@ -49,7 +49,7 @@ def outcome_facts(state: RunState) -> Rows:
     yield from _claims(state)
     product = state.product
     if product["harness_commit"]:
-        adopt = f"meta-agent adopt --into CLONE{state.workspace_flag}"
+        adopt = f"meta-agent adopt --into FOLDER{state.workspace_flag}"
         yield "harness", f"{product['harness']} at {str(product['harness_commit'])[:12]} ({adopt})"
     if product["weights"]:
         yield (

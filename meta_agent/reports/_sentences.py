@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 
 from meta_agent.core.ledger.waiting import Wait
 from meta_agent.core.protocols import Effect
-from meta_agent.core.workspace import BUILT_IN_HARNESSES
 from meta_agent.reports._format import duration, effect_text, one_line, percent, points, visible
 from meta_agent.reports._parts import CandidateView, parse_effect
 from meta_agent.reports.state import RunState
@@ -246,11 +245,8 @@ def _use(state: RunState, where: str) -> Sentence:
             "next", "A person ended it; see what was decided.", f"meta-agent log{where}"
         )
     if _carriers(state):
-        if state.config.get("harness", "seed") in BUILT_IN_HARNESSES:
-            words = "Write the promoted edits as patches (git am takes them) to a new folder."
-            return Sentence("next", words, f"meta-agent adopt --patches FOLDER{where}")
-        words = "Take the harness into a clone of your own repository."
-        return Sentence("next", words, f"meta-agent adopt --into CLONE{where}")
+        words = "Take the harness: as files into a new folder, or as a branch into your clone."
+        return Sentence("next", words, f"meta-agent adopt --into FOLDER{where}")
     if _trained_alone(state):
         words = "Take the trained weights, or search for a better harness around them."
         return Sentence("next", words, f"meta-agent adopt --model FOLDER{where}")
@@ -265,16 +261,8 @@ def _use(state: RunState, where: str) -> Sentence:
 
 def _carriers(state: RunState) -> list[CandidateView]:
     """Returns the candidates that were merged into `main` and are still there, best first."""
-    merged = (
-        candidate
-        for candidate in state.candidates.values()
-        if candidate.merge and not candidate.reverted
-    )
-    stayed = [
-        candidate for candidate in merged if candidate.merge and not candidate.merge.get("undone")
-    ]
     return sorted(
-        stayed, key=lambda candidate: -(gain.delta if (gain := _gain(candidate)) else 0.0)
+        state.carriers, key=lambda candidate: -(gain.delta if (gain := _gain(candidate)) else 0.0)
     )
 
 

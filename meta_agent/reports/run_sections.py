@@ -66,6 +66,7 @@ from meta_agent.reports.state import RunState
 from meta_agent.skills import load_skill
 
 _CELL_COLUMNS: Final = ("", "cell", "members", "search split", "points", "")
+_DIFF_LINES: Final = 120  # of the whole change, on a screen
 _CANDIDATE_COLUMNS: Final = ("candidate", "factor", "verdict", "clean success, points", "why")
 
 
@@ -76,12 +77,12 @@ def summary(state: RunState) -> list[Section]:
     """Returns a run's summary: what happened, what is claimed, what was tried, and the spend."""
     run = ("run", f"{state.run}, {state.exit_reason or 'not finished'}")
     first = Facts([run, *_sentence_rows(state), *_claims(state).rows, *replay_facts(state)])
-    return present(Section([first]), *_details(state))
+    return present(Section([first]), *_details(state), _changes(state))
 
 
 def status(state: RunState) -> list[Section]:
     """Returns where a run stands now: what happened in sentences, then the present figures."""
-    return present(*_standing(state), Section(_spend_by_role(state)))
+    return present(*_standing(state), Section(_spend_by_role(state)), _changes(state))
 
 
 def page(state: RunState, *, every_metric: bool = False) -> Page:
@@ -107,6 +108,7 @@ def page(state: RunState, *, every_metric: bool = False) -> Page:
         _training(state),
         evidence_section(state.evidence, every_metric=every_metric),
         _settings(state),
+        _changes(state),
     )
     footer = Words(
         f"Made by meta-agent from {state.workspace}/ledger.sqlite. The same numbers:",
@@ -213,6 +215,16 @@ def _claims(state: RunState) -> Facts:
     rows += [("before", measured_text(state.baseline)), ("after", measured_text(state.final))]
     rows.append(("", Words(vault_text(state.final), "dim")))
     return Facts([*rows, *outcome_facts(state), *claim_facts(state)])
+
+
+def _changes(state: RunState) -> Section:
+    """Returns the harness before and after as a diff, without git's own lines on the files."""
+    kept = [line for line in state.diff.splitlines() if not line.startswith(("diff ", "index "))]
+    lines = kept[:_DIFF_LINES]
+    command = f"meta-agent diff v0 {state.product['harness_commit']}{state.workspace_flag}"
+    more = Words(f"{len(kept) - len(lines)} more lines", "dim", command=command)
+    end = more if len(kept) > len(lines) else Words("")
+    return Section([Patch("\n".join(lines)), end], "What changed", "changes")
 
 
 # --- bundles and candidates ---------------------------------------------------------------------

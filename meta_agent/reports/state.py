@@ -155,6 +155,26 @@ class RunState:
         return policy == "nano" or policy.startswith("hf:")
 
     @property
+    def diff(self) -> str:
+        """Returns the patch from the first harness to the one handed over; "" if they are equal.
+
+        A run of an older version did not record it. Then the diffs of its merged ideas are joined.
+        """
+        recorded = (self.handover or {}).get("diff")
+        if recorded is not None:
+            return str(recorded)
+        return "".join(candidate.diff for candidate in self.carriers)
+
+    @property
+    def carriers(self) -> list[CandidateView]:
+        """Returns the candidates that were merged into `main` and are still there."""
+        return [
+            candidate
+            for candidate in self.candidates.values()
+            if candidate.merge and not candidate.merge.get("undone") and not candidate.reverted
+        ]
+
+    @property
     def vault_gain(self) -> float | None:
         """Returns clean success on the vault after the run less that before; None without both."""
         before, after = (

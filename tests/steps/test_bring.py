@@ -11,7 +11,7 @@ import pytest
 from meta_agent.composition.bring import Answers, bring, check_harness, create_brought, starts
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.harness import TRAINING_FOLDER, parse_contract
-from meta_agent.core.history import HarnessRepo, adopt_branch, adopt_patches
+from meta_agent.core.history import HarnessRepo, adopt_into, adopt_patches
 from meta_agent.core.protocols import HarnessTree
 from meta_agent.core.resources import shipped_harness
 
@@ -206,7 +206,7 @@ def test_a_promoted_edit_becomes_a_branch_on_the_imported_commit(
     promoted(repo, "prompt.md", "Look first.\n")
     before = untouchable(theirs)
     (tmp_path / "ran").unlink(missing_ok=True)  # their own git just ran their own programs
-    done = adopt_branch(repo, theirs, "better")
+    done = adopt_into(repo, theirs, "better")
     assert not (tmp_path / "ran").exists()
     assert untouchable(theirs) == before
     assert (done.commits, done.base) == (1, start)
@@ -216,7 +216,7 @@ def test_a_promoted_edit_becomes_a_branch_on_the_imported_commit(
     assert message.startswith("feat(scaffold): look first")
     assert "Hypothesis: it helps." in message and "0.40 to 0.60" in message
     with pytest.raises(ConfigError, match="better"):
-        adopt_branch(repo, theirs, "better")
+        adopt_into(repo, theirs, "better")
 
 
 def test_patches_apply_to_the_original(theirs: Path, tmp_path: Path) -> None:
@@ -233,23 +233,36 @@ def test_patches_apply_to_the_original(theirs: Path, tmp_path: Path) -> None:
     assert (theirs / "prompt.md").read_text() == "Look first.\n"
 
 
+def test_who_has_no_repository_gets_the_files(tmp_path: Path) -> None:
+    repo = create_brought(tmp_path / "repo", str(written(tmp_path / "theirs", FILES)), COMMAND)
+    promoted(repo, "prompt.md", "Look first.\n")
+    done = adopt_into(repo, tmp_path / "new" / "agent", "better")
+    assert done.commits == 1 and done.tip == repo.head()
+    adopted = {name: (tmp_path / "new" / "agent" / name).read_bytes() for name in FILES}
+    assert adopted == {name: repo.tree(repo.head()).files[name] for name in FILES}
+    assert adopted["prompt.md"] == b"Look first.\n"
+    for taken in (tmp_path / "new" / "agent", tmp_path / "new" / "agent" / "prompt.md"):
+        with pytest.raises(ConfigError, match=re.escape(str(taken))):
+            adopt_into(repo, taken, "better")
+
+
 def test_what_cannot_be_handed_back_says_why(theirs: Path, tmp_path: Path) -> None:
     repo = create_brought(tmp_path / "repo", str(theirs), COMMAND)
     with pytest.raises(ConfigError, match="main"):
         adopt_patches(repo, tmp_path / "patches")
     promoted(repo, "prompt.md", "Look first.\n")
     with pytest.raises(ConfigError, match=re.escape(str(tmp_path))):
-        adopt_branch(repo, tmp_path, "better")
+        adopt_into(repo, tmp_path, "better")
     with pytest.raises(ConfigError, match=r"\.\./x"):
-        adopt_branch(repo, theirs, "../x")
+        adopt_into(repo, theirs, "../x")
     other = written(tmp_path / "other", {"a": "b"})
     git(other, "init", "-q")
     with pytest.raises(ConfigError, match=re.escape(str(other))):
-        adopt_branch(repo, other, "better")
+        adopt_into(repo, other, "better")
     plain = create_brought(tmp_path / "repo2", str(written(tmp_path / "p", FILES)), COMMAND)
     promoted(plain, "prompt.md", "Look first.\n")
     with pytest.raises(ConfigError):
-        adopt_branch(plain, theirs, "better")
+        adopt_into(plain, theirs, "better")
 
 
 def test_what_training_needs_is_written_beside_the_agent(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The three sentences that every screen begins with, for each way in which a run may stand."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,13 +25,7 @@ def test_a_finished_run_says_what_came_why_and_which_command_uses_it(tmp_path: P
     assert missing(said["why"], "g0/c0", "the reward counts tests", "+10.3") == []
     assert missing(said["why not"], "g0/c1", "+12.1", "INVALID", "answer leakage") == []
     assert f"[meta-agent why g0/c1 --workspace {tmp_path}]" in said["why not"]
-    assert "meta-agent adopt --patches FOLDER" in said["next"]
-
-
-def test_who_brought_a_harness_gets_a_branch(tmp_path: Path) -> None:
-    state = state_of(tmp_path / "l.sqlite")
-    brought = replace(state, config={**state.config, "harness": "/home/agent"})
-    assert "meta-agent adopt --into CLONE" in told(brought)["next"]
+    assert "meta-agent adopt --into FOLDER" in said["next"]
 
 
 @pytest.mark.parametrize("cell", [True, False])

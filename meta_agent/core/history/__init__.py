@@ -12,7 +12,7 @@ Reasons of refusal (`CandidateError.reason`): `ref_name`, `ref_taken`, `bad_tip`
 """
 
 from meta_agent.core.history._admission import AdmittedCommit
-from meta_agent.core.history._adopt import IMPORT_TRAILER, adopt_branch, adopt_patches
+from meta_agent.core.history._adopt import IMPORT_TRAILER, adopt_into, adopt_patches
 from meta_agent.core.history._foreign import SKIPPED_FOLDERS, read_foreign
 from meta_agent.core.history._git import EMAIL, NAME, OLDEST_GIT, git_version
 from meta_agent.core.history._limits import AdmissionLimits
@@ -38,7 +38,7 @@ __all__ = [
     "ForeignHistory",
     "HarnessRepo",
     "PastCommit",
-    "adopt_branch",
+    "adopt_into",
     "adopt_patches",
     "candidate_message",
     "foreign_history",

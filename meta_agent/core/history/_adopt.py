@@ -1,4 +1,4 @@
-"""Gives merged changes back to the agent's owner: as a branch of their clone, or as patches.
+"""Gives merged changes back to the agent's owner: as a branch, as patches, or as files.
 
 A line of commits, one for each step of `main`: a merged candidate becomes one commit with its
 hypothesis and its verdict. What the import added or left out (`harness.toml`, how a policy is
@@ -52,15 +52,32 @@ class Adopted(NamedTuple):
     commits: int
     base: str
     tip: str
-    place: str  # a branch of the owner's clone, or a folder of patches
+    place: str  # a branch of the owner's clone, or a folder
 
 
-def adopt_branch(repo: HarnessRepo, clone: Path, branch: str) -> Adopted:
-    """Writes the changes merged into `main` to the owner's clone, as commits on a new branch.
+def adopt_into(repo: HarnessRepo, place: Path, branch: str) -> Adopted:
+    """Writes the improved harness into a clone, as a new branch, or into a new folder, as files.
 
-    Raises ConfigError if nothing was merged, `branch` exists or the imported commit is missing.
+    Raises ConfigError if nothing was merged, if the folder holds other files, or, for a clone, if
+    `branch` exists or the imported commit is missing.
     """
-    theirs = _their_git(clone)
+    if theirs := _their_git(place):
+        return _adopt_branch(repo, theirs, place, branch)
+    steps = promoted_steps(repo)
+    if place.exists() and not (place.is_dir() and not any(place.iterdir())):
+        raise ConfigError(
+            f"{place} is neither a clone (it has no .git) nor an empty folder",
+            hint="name a clone or a new folder: meta-agent adopt --into FOLDER",
+        )
+    root = repo._git.line("rev-list", "--max-parents=0", "--first-parent", MAIN)
+    tree = repo.tree(repo.head())
+    for path, data in tree.files.items():
+        (place / path).parent.mkdir(parents=True, exist_ok=True)
+        (place / path).write_bytes(data)
+    return Adopted(len(steps), root, tree.commit, str(place))
+
+
+def _adopt_branch(repo: HarnessRepo, theirs: Git, clone: Path, branch: str) -> Adopted:
     ref = f"refs/heads/{_branch_name(branch)}"
     if theirs.run("rev-parse", "--verify", "-q", ref, accept=(0, 1)).exit_code == 0:
         raise ConfigError(
@@ -150,20 +167,17 @@ def _imported_commit(repo: HarnessRepo) -> str:
     if IMPORT_TRAILER not in trailers:
         raise ConfigError(
             "this harness was not imported from a git repository, so there is no branch to extend",
-            hint="write patches instead: meta-agent adopt --patches FOLDER",
+            hint="name a new folder, which gets the files: meta-agent adopt --into FOLDER",
         )
     return trailers[IMPORT_TRAILER]
 
 
-def _their_git(clone: Path) -> Git:
+def _their_git(clone: Path) -> Git | None:
     place = clone.resolve()
     for folder in (place / ".git", place):
         if (folder / "HEAD").is_file() and (folder / "objects").is_dir():
             return Git(folder, trusted=True)
-    raise ConfigError(
-        f"{clone} has no .git folder of its own",
-        hint="name a clone, or write patches: meta-agent adopt --patches FOLDER",
-    )
+    return None
 
 
 def _require_commit(git: Git, clone: Path, commit: str) -> None:

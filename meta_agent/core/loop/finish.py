@@ -16,14 +16,14 @@ from meta_agent.core.protocols import JSON
 
 def finish(run: Run, first: Version, handed: HandedOver) -> None:
     """Ends a run: records its result, and measures it and the first version on the vault split."""
-    record_handover(run, handed)
+    record_handover(run, first, handed)
     _open_vault(run, first, handed)
     _seal(run, handed.version.commit)
     run.finish()
 
 
-def record_handover(run: Run, handed: HandedOver) -> None:
-    """Records the harness and weights that the run ends with, and how well they are proven."""
+def record_handover(run: Run, first: Version, handed: HandedOver) -> None:
+    """Records the harness that the run ends with, its diff to the first, its weights and proof."""
     trained = handed.trained
 
     def handover() -> JSON:
@@ -35,6 +35,7 @@ def record_handover(run: Run, handed: HandedOver) -> None:
             "policy": trained.policy if trained else run.lab.untrained().policy,
             "checkpoint": trained.path if trained and trained.steps else None,
             "steps": trained.steps if trained else 0,
+            "diff": run.repo.diff(first.commit, handed.version.commit),
         }
 
     run.once("handover", "handover", {"commit": handed.version.commit}, handover)
