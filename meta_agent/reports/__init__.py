@@ -10,7 +10,8 @@ from meta_agent.reports._format import duration, visible, within_run
 from meta_agent.reports._note import attribution_note, claim_note, handover_note, verdict_note
 from meta_agent.reports._parts import CandidateView, Measured, MetricPoint
 from meta_agent.reports._sentences import wait_note, wait_words
-from meta_agent.reports.state import STEP_KINDS, RunState, decisions_on_commit, reduce
+from meta_agent.reports.reducer import STEP_KINDS, decisions_on_commit, reduce
+from meta_agent.reports.state import RunState
 from meta_agent.reports.terminal.display import open_display, recorded
 
 __all__ = [

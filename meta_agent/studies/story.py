@@ -17,7 +17,7 @@ from meta_agent.core.ledger.kinds import Candidate
 from meta_agent.core.protocols import JSON
 from meta_agent.core.workspace import Workspace
 from meta_agent.reports import CandidateView
-from meta_agent.reports.state import every_candidate
+from meta_agent.reports.reducer import every_candidate
 
 _SHOWN: Final = 5
 _ODD: Final = set(" \t\n:~^@{")

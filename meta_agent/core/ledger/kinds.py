@@ -5,7 +5,7 @@ The type checker knows no other kind, so no other can be written or read by mist
 the key given here. An outcome may also hold `rollouts` and `train_steps`: what *this* step itself
 used, not what steps nested in it used. What older versions did not record is `NotRequired`.
 
-Does not cover: hostile ledgers. Reports read tolerantly (`reports.state`).
+Does not cover: hostile ledgers. Reports read tolerantly (`reports.reducer`).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from meta_agent.core.ledger import Ledger
 from meta_agent.core.protocols import JSON, Verdict
 from meta_agent.reports._format import within_run
 from meta_agent.reports._sentences import progress
-from meta_agent.reports.state import reduce
+from meta_agent.reports.reducer import reduce
 from meta_agent.reports.terminal._lines import LineDisplay
 
 

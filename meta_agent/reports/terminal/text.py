@@ -14,9 +14,10 @@ from rich.text import Text
 from meta_agent.core.ledger import Event, Ledger, Step
 from meta_agent.core.protocols import JSON
 from meta_agent.reports._format import duration, one_line, percent, value_text, visible, within_run
+from meta_agent.reports.reducer import reduce
 from meta_agent.reports.run_sections import open_step_text, state_word
 from meta_agent.reports.sections import Cell, Facts, Section, Style, Table, Words
-from meta_agent.reports.state import RunState, reduce
+from meta_agent.reports.state import RunState
 from meta_agent.reports.terminal.paint import lines, painted
 
 LOOK_SEC: Final = 1.0
