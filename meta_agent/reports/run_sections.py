@@ -219,12 +219,11 @@ def _claims(state: RunState) -> Facts:
 
 def _changes(state: RunState) -> Section:
     """Returns the harness before and after as a diff, without git's own lines on the files."""
-    kept = [line for line in state.diff.splitlines() if not line.startswith(("diff ", "index "))]
-    lines = kept[:_DIFF_LINES]
+    lines = [line for line in state.diff.splitlines() if not line.startswith(("diff ", "index "))]
+    hidden = len(lines) - _DIFF_LINES
     command = f"meta-agent diff v0 {state.product['harness_commit']}{state.workspace_flag}"
-    more = Words(f"{len(kept) - len(lines)} more lines", "dim", command=command)
-    end = more if len(kept) > len(lines) else Words("")
-    return Section([Patch("\n".join(lines)), end], "What changed", "changes")
+    end = Words(f"{hidden} more lines:", "dim", command=command) if hidden > 0 else Words("")
+    return Section([Patch("\n".join(lines[:_DIFF_LINES])), end], "What changed", "changes")
 
 
 # --- bundles and candidates ---------------------------------------------------------------------
