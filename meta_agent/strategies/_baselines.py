@@ -7,6 +7,10 @@
 over the checkpoint with the highest clean success on the search split. That favours the baseline,
 because the vault counts clean success, too. A frozen policy is measured without training.
 
+`imitate` lets the policy imitate the references of training tasks under the first harness, and does
+nothing else. `imitate-then-train` spends the rest of the budget on one training of those weights.
+The difference to `staged` shows what its edits and its legs add to imitation.
+
 `score-only` keeps a change if the score on the search split went up, and drops it otherwise. This
 is how autoresearch works, so the gate is compared with it. It uses one training seed, the tasks
 that the proposer saw, and raw success; it has no validity detectors and no statistics. A
@@ -19,11 +23,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from meta_agent.core.errors import BudgetError, CandidateError
+from meta_agent.core.errors import BudgetError, CandidateError, ConfigError
 from meta_agent.core.evidence import Evidence
 from meta_agent.core.gate import Arm
 from meta_agent.core.gate.judge import arm_summary
-from meta_agent.core.lab.live import ArmRef, Job
+from meta_agent.core.lab.live import ArmRef, Job, Trained
 from meta_agent.core.loop.budget import one_cell, pays_for
 from meta_agent.core.loop.records import (
     BY_SCORE,
@@ -34,6 +38,7 @@ from meta_agent.core.loop.records import (
     Tested,
     Version,
     failure,
+    must_work,
     stopped,
 )
 from meta_agent.core.loop.run import Run
@@ -42,7 +47,8 @@ from meta_agent.core.loop.verbs.collect import collect, read
 from meta_agent.core.loop.verbs.learn import conclude
 from meta_agent.core.loop.verbs.propose import propose
 from meta_agent.core.loop.verbs.test import test
-from meta_agent.core.loop.verbs.train_on import one_long
+from meta_agent.core.loop.verbs.train_on import Checkpoint, on_search, one_long
+from meta_agent.core.loop.verbs.warm_up import warm_up
 from meta_agent.core.protocols import JSON, Candidate, Verdict, VerdictKind
 from meta_agent.strategies.full import Full
 
@@ -81,6 +87,35 @@ class Static:
     def carry_out(self, run: Run, first: Version) -> HandedOver:
         trained = one_long(run, first) if run.plan.trains else None
         return HandedOver(first, trained, "start", "nothing was searched for")
+
+
+class Imitate:
+    """The baseline that imitates references of training tasks under the first harness."""
+
+    def carry_out(self, run: Run, first: Version) -> HandedOver:
+        if not run.plan.trains:
+            raise ConfigError(
+                f"the policy {run.config.policy} stays frozen, so that it can imitate nothing",
+                hint="give --policy hf:PATH and --train-steps 1 or more",
+            )
+        trained = self._more(run, first, warm_up(run, first, self._start(run, first)))
+        return HandedOver(first, trained, "start", "nothing was searched for")
+
+    def _start(self, run: Run, first: Version) -> Checkpoint:
+        tree = run.repo.tree(first.commit)
+        run.lab.label(tree, first.id)
+        with must_work(first):
+            return on_search(run, tree, run.lab.untrained())
+
+    def _more(self, run: Run, first: Version, warmed: Checkpoint) -> Trained:
+        return warmed.trained
+
+
+class ImitateThenTrain(Imitate):
+    """The baseline that spends what imitation leaves of the budget on one training."""
+
+    def _more(self, run: Run, first: Version, warmed: Checkpoint) -> Trained:
+        return one_long(run, first, onto=warmed)
 
 
 class ScoreOnly:

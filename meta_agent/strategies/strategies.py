@@ -1,22 +1,24 @@
 """The one table of search strategies, by their names in the settings.
 
-| name             | what it does                                                            |
-|------------------|-------------------------------------------------------------------------|
-| `full`           | bundles ideas, leaves each out once, makes one claim, trains to the end |
-| `staged`         | races edits with frozen weights, trains in legs, edits between legs     |
-| `no-diagnostics` | does the same with a proposer that sees scores alone                    |
-| `static`         | proposes nothing and spends the budget on one training of the start     |
-| `score-only`     | keeps one change at a time if the raw score on the search split rises   |
-| `frontier`       | keeps a population, with mutation and crossover (GEAR)                  |
-| `archive`        | draws parents from all versions (Darwin Goedel Machine)                 |
-| `islands`        | does the same on three islands (AlphaEvolve)                            |
-| `pareto`         | draws parents from the front over tasks (GEPA)                          |
-| `tree`           | expands the best node, repairs failures, ablates (AI Scientist-v2)      |
-| `specialists`    | lets a proposer for each factor edit the best version in turn           |
-| `bilevel`        | chooses its own parents' rule by what each has found (Bilevel)          |
+| name                 | what it does                                                            |
+|----------------------|-------------------------------------------------------------------------|
+| `full`               | bundles ideas, leaves each out once, makes one claim, trains to the end |
+| `staged`             | races edits with frozen weights, trains in legs, edits between legs     |
+| `no-diagnostics`     | does the same with a proposer that sees scores alone                    |
+| `static`             | proposes nothing and spends the budget on one training of the start     |
+| `imitate`            | lets the start imitate references of training tasks, and nothing else   |
+| `imitate-then-train` | spends what that leaves of the budget on one training                   |
+| `score-only`         | keeps one change at a time if the raw score on the search split rises   |
+| `frontier`           | keeps a population, with mutation and crossover (GEAR)                  |
+| `archive`            | draws parents from all versions (Darwin Goedel Machine)                 |
+| `islands`            | does the same on three islands (AlphaEvolve)                            |
+| `pareto`             | draws parents from the front over tasks (GEPA)                          |
+| `tree`               | expands the best node, repairs failures, ablates (AI Scientist-v2)      |
+| `specialists`        | lets a proposer for each factor edit the best version in turn           |
+| `bilevel`            | chooses its own parents' rule by what each has found (Bilevel)          |
 
-All but `static` and `score-only` hand over under the same gate. To add a strategy, write a class
-with `carry_out` and add a row here, or register an entry point of the group
+All but `static`, `score-only` and the two that imitate hand over under the same gate. To add a
+strategy, write a class with `carry_out` and add a row here, or register an entry point of the group
 `meta_agent.strategies`. A class may set `one_at_a_time`; then `compare` lets it go on with single
 ideas until its budget is spent.
 """
@@ -30,7 +32,13 @@ from typing import Final
 from meta_agent.core import registry
 from meta_agent.core.loop.records import Strategy
 from meta_agent.core.registry import Registry
-from meta_agent.strategies._baselines import ScoreOnly, ScoresShown, Static
+from meta_agent.strategies._baselines import (
+    Imitate,
+    ImitateThenTrain,
+    ScoreOnly,
+    ScoresShown,
+    Static,
+)
 from meta_agent.strategies.archive import Archive
 from meta_agent.strategies.bilevel import Bilevel
 from meta_agent.strategies.frontier import Frontier
@@ -50,6 +58,8 @@ STRATEGIES: Final = Registry[Callable[[], Strategy]](
         "staged": Staged,
         "no-diagnostics": ScoresShown,
         "static": Static,
+        "imitate": Imitate,
+        "imitate-then-train": ImitateThenTrain,
         "score-only": ScoreOnly,
         "frontier": Frontier,
         "archive": Archive,

@@ -9,7 +9,11 @@ same for all of them; `Comparison.splits` says how each uses the other tasks.
 
 A condition that tries single ideas (`strategies.tries_single_ideas`) goes on until its budget is
 spent. The others stop after `--generations`, or earlier at the cap. A condition `human:FOLDER` is a
-harness written by a person, which gets the whole budget as one training.
+harness written by a person, which gets the whole budget as one training. `harness-alone` searches
+as the run's own strategy does, with frozen weights.
+
+A policy with pretrained weights is trained in legs. Its trainings of other conditions keep a
+checkpoint as often, and begin with imitation of references if a person wrote the harness.
 
 Not covered: what the results mean (`conditions_results`).
 """
@@ -34,7 +38,7 @@ from meta_agent.core.durable import write_whole
 from meta_agent.core.errors import ConfigError, Interrupted, MetaAgentError
 from meta_agent.core.history import HarnessRepo
 from meta_agent.core.loop.budget import one_cell, plan_attempts
-from meta_agent.core.loop.plan import Plan, plan_for
+from meta_agent.core.loop.plan import LEG, STAGED, Plan, plan_for
 from meta_agent.core.protocols import JSON, Domain, HarnessTree
 from meta_agent.core.workspace import open_workspace
 from meta_agent.reports import Display
@@ -44,6 +48,8 @@ DECLARED: Final = "comparison.json"
 MOST_GENERATIONS: Final = 1000
 HUMAN: Final = "human:"
 """Prefix of a condition that is a harness written by a person."""
+HARNESS_ALONE: Final = "harness-alone"
+"""The condition that searches with frozen weights."""
 # These say where and how fast, not what is computed.
 _FREE: Final = frozenset({"workspace", "jobs", "sandbox", "concurrency", "base_urls", "key_env"})
 
@@ -124,13 +130,24 @@ class Comparison:
         changes["workspace"] = self.folder / ConditionRun(condition, seed, self.config).name
         if self.sides:
             changes["skills"] = self.library(condition, seed)
-        elif is_human(condition):
-            changes |= {"strategy": "static", "harness": condition.removeprefix(HUMAN)}
         else:
-            changes["strategy"] = condition
-        if not self.sides and not is_human(condition) and tries_single_ideas(condition):
-            changes |= {"candidates": 1, "generations": min(MOST_GENERATIONS, 2 * self.singles)}
+            changes |= self._strategy(condition)
         return self.config.model_copy(update=changes)
+
+    def _strategy(self, condition: str) -> dict[str, object]:
+        """Returns the settings by which a condition differs from the others."""
+        if condition == HARNESS_ALONE:
+            return {"strategy": self.config.strategy, "train_steps": 0}
+        in_legs = self.config.strategy == STAGED
+        changes: dict[str, object] = {"strategy": condition}
+        if is_human(condition):
+            strategy = "imitate-then-train" if in_legs else "static"
+            changes = {"strategy": strategy, "harness": condition.removeprefix(HUMAN)}
+        elif tries_single_ideas(condition):
+            changes |= {"candidates": 1, "generations": min(MOST_GENERATIONS, 2 * self.singles)}
+        if in_legs and condition != STAGED:
+            changes["train_steps"] = min(LEG, self.config.train_steps)
+        return changes
 
     def library(self, condition: str, seed: int) -> Path:
         """Returns the folder for the skills that one run of a trial of skills reads and writes."""
@@ -232,7 +249,8 @@ def _stopped(run: Future[None]) -> MetaAgentError | None:
 
 
 def _require_known(conditions: Sequence[str]) -> None:
-    unknown = [name for name in conditions if name not in STRATEGIES and not is_human(name)]
+    known = {*STRATEGIES, HARNESS_ALONE}
+    unknown = [name for name in conditions if name not in known and not is_human(name)]
     if unknown or not conditions or len(set(conditions)) < len(conditions):
         problem = (
             f"unknown condition {unknown[0]!r}"
@@ -240,7 +258,7 @@ def _require_known(conditions: Sequence[str]) -> None:
             else f"--conditions {','.join(conditions)}"
         )
         raise ConfigError(
-            f"{problem}: expected different names from {', '.join(STRATEGIES)}",
+            f"{problem}: expected different names from {', '.join(STRATEGIES)}, {HARNESS_ALONE}",
             hint="for example: --conditions full,static,score-only",
         )
 

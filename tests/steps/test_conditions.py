@@ -19,7 +19,7 @@ from meta_agent.core.lab.inspector import Inspector
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.loop.budget import one_pair, spent
 from meta_agent.core.loop.finish import finish
-from meta_agent.core.loop.plan import MIN_PAIRS, plan_for
+from meta_agent.core.loop.plan import LEG, MIN_PAIRS, plan_for
 from meta_agent.core.loop.records import HandedOver, Version
 from meta_agent.core.loop.run import Run
 from meta_agent.core.protocols import RolloutFailure
@@ -62,6 +62,25 @@ def test_a_persons_harness_gets_the_whole_budget_as_one_training(tmp_path: Path)
     assert (human.config.strategy, human.config.harness) == ("static", str(mine))
     assert human.config.budget == static.config.budget
     assert human.config.workspace.parent == static.config.workspace.parent
+
+
+def test_conditions_of_a_policy_that_is_trained_in_legs(tmp_path: Path) -> None:
+    """Without `declare`, which reads a model: each condition's own settings are what is tested."""
+    config = RunConfig(strategy="staged", policy="hf:/models/some", lora_rank=16)
+    names = ("staged", "harness-alone", "imitate", "static", "score-only", "human:/mine")
+    comparison = Comparison(tmp_path, names, (0,), 960, 6, config, {})
+    made = {
+        run.condition: (run.config.strategy, run.config.train_steps, run.config.generations)
+        for run in comparison.runs()
+    }
+    assert made == {
+        "staged": ("staged", 30, 3),
+        "harness-alone": ("staged", 0, 3),
+        "imitate": ("imitate", LEG, 3),
+        "static": ("static", LEG, 3),
+        "score-only": ("score-only", LEG, 12),
+        "human:/mine": ("imitate-then-train", LEG, 3),
+    }
 
 
 # --- declaring -----------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import pytest
 
 from meta_agent.composition.opening import first_version
 from meta_agent.core.config import RunConfig
+from meta_agent.core.harness.recipe import SFT_ROWS
 from meta_agent.core.history._repo import LEAD
 from meta_agent.core.lab.live import Evaluated, Trained
 from meta_agent.core.lab.units import EvalUnit, TrainUnit, tasks_of
@@ -260,3 +261,20 @@ def edits_after_the_race(
     bench.run.extensions.proposer = RulesAgent(propose)
     bench._patch.setattr(propose_step, "_situation", lambda _: None)
     return asked
+
+
+@pytest.mark.parametrize(
+    ("strategy", "goes_on"), [("imitate", False), ("imitate-then-train", True)]
+)
+def test_a_baseline_imitates_under_the_start_and_claims_nothing(
+    staged: Bench, strategy: str, goes_on: bool
+) -> None:
+    staged.run.config = RunConfig(strategy=strategy, budget=BUDGET, train_steps=4)
+    staged.run.plan = plan_for(staged.run.config)
+    found = STRATEGIES[strategy]().carry_out(staged.run, first_version(staged.run))
+    assert kinds(staged) == ["warmup"] and found.standing == "start"
+    (warm,) = outcomes(staged, "passes")
+    assert warm["passes"] == 1 and found.trained
+    imitated = -(-Legs.references // SFT_ROWS)
+    assert (found.trained.steps > imitated) == goes_on
+    assert spent(staged.run.ledger, "r") <= BUDGET

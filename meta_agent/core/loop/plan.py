@@ -45,7 +45,7 @@ TRAININGS: Final = 25
 """Trainings that the default budget pays for: search, claim and the final training."""
 AGAIN_OF: Final = 50
 """One in this many attempts of a race is repeated, to see whether the model has changed."""
-UNPROVEN: Final = ("static", "score-only")
+UNPROVEN: Final = ("static", "imitate", "imitate-then-train", "score-only")
 """Strategies without a claim. With a frozen policy all others reserve attempts for an exam."""
 _SEEDS_TRIED: Final = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48)
 _TIMES_TRIED: Final = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)

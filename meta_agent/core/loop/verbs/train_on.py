@@ -88,13 +88,15 @@ def _chunk(
         return []
 
 
-def one_long(run: Run, version: Version) -> Trained:
-    """Spends the whole budget on one training; returns its best weights on the search split.
+def one_long(run: Run, version: Version, *, onto: Checkpoint | None = None) -> Trained:
+    """Spends the rest of the budget on one training; returns its best weights on the search split.
 
-    Raises ConfigError if the budget pays for no training, or if the harness fails.
+    The training begins with the weights `onto`, which stay if nothing better comes of it. Raises
+    ConfigError if the budget pays for no training, or if the harness fails.
     """
     tree, plan = run.repo.tree(version.commit), run.plan
-    lengths = allowed(run) // one_cell(plan, tree)
+    left = attempts_left(run, "one_long") if onto else allowed(run)
+    lengths = left // one_cell(plan, tree)
     if lengths < 1:
         raise ConfigError(
             f"--budget {run.config.budget} cannot pay for a training of {plan.steps} steps, "
@@ -102,13 +104,15 @@ def one_long(run: Run, version: Version) -> Trained:
             hint=f"give --budget {one_cell(plan, tree)} or more, or fewer --train-steps",
         )
     steps = lengths * plan.steps
-    run.phase("train", f"{version.id}: {steps} steps, the whole budget")
+    run.phase("train", f"{version.id}: {steps} steps, the rest of the budget")
     run.lab.label(tree, version.id)
     run.lab.require(tree)
     with must_work(version):
-        trained = run.lab.train(tree, seed=0, steps=steps, keep_every=plan.steps)
+        trained = run.lab.train(
+            tree, seed=0, steps=steps, keep_every=plan.steps, onto=onto and onto.trained
+        )
         checkpoints = [on_search(run, tree, weights) for weights in trained.on_the_way()]
-    best = best_of(checkpoints)
+    best = best_of([onto, *checkpoints] if onto else checkpoints)
     _record(run, best, _shares_by_steps(checkpoints))
     return best.trained
 
