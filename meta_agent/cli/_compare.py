@@ -34,7 +34,10 @@ def compare(
         ),
     ] = None,
     conditions: Annotated[
-        str, typer.Option("--conditions", "--arms", help=f"Search strategies: {WAYS}.")
+        str,
+        typer.Option(
+            "--conditions", "--arms", help=f"Search strategies: {WAYS}; or harness-alone."
+        ),
     ] = "full,static,score-only",
     arms: Annotated[
         list[str] | None,
