@@ -249,8 +249,8 @@ def _stopped(run: Future[None]) -> MetaAgentError | None:
 
 
 def _require_known(conditions: Sequence[str]) -> None:
-    known = {*STRATEGIES, HARNESS_ALONE}
-    unknown = [name for name in conditions if name not in known and not is_human(name)]
+    offered = {*STRATEGIES, HARNESS_ALONE}
+    unknown = [name for name in conditions if name not in offered and not is_human(name)]
     if unknown or not conditions or len(set(conditions)) < len(conditions):
         problem = (
             f"unknown condition {unknown[0]!r}"

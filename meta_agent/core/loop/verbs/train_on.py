@@ -95,8 +95,8 @@ def one_long(run: Run, version: Version, *, onto: Checkpoint | None = None) -> T
     ConfigError if the budget pays for no training, or if the harness fails.
     """
     tree, plan = run.repo.tree(version.commit), run.plan
-    left = attempts_left(run, "one_long") if onto else allowed(run)
-    lengths = left // one_cell(plan, tree)
+    unspent = attempts_left(run, "one_long") if onto else allowed(run)
+    lengths = unspent // one_cell(plan, tree)
     if lengths < 1:
         raise ConfigError(
             f"--budget {run.config.budget} cannot pay for a training of {plan.steps} steps, "
