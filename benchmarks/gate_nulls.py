@@ -413,7 +413,7 @@ def estimates(runs: int, seed: int) -> None:
             )
             if last is not None:
                 case = _case(_Inputs(1, ErrorBudget(ALPHA), 0, True, 0.0, 0.02, claim.course), last)
-                found.append((case.effect.delta, case.shrunk))
+                found.append((case.effect.delta, case.shrunk or np.nan))
         raw, likelier = 100 * np.mean(found, axis=0) if found else (np.nan, np.nan)
         about = f"{tasks} tasks, two samples" if tasks else "trained"
         told = f"promoted {len(found) / runs:6.1%}   raw {raw:+6.1f}   likelier {likelier:+6.1f}"

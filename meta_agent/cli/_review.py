@@ -49,7 +49,7 @@ def report(
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show evidence, verdicts and effects of a run, or the health of rollouts in a file."""
+    """Show figures, verdicts and evidence of a run, or the health of rollouts in a file."""
     if follow and (html is None or rollouts):
         from meta_agent.core.errors import ConfigError
 
@@ -71,7 +71,11 @@ def report(
     state = recorded_run(workspace, run)
     page = run_sections.page(state, every_metric=every_metric)
     unfold = ["evidence"] if every_metric else []
-    emit(as_json, lambda: report_json(state), lambda: painted_page(page, unfold=unfold))
+    emit(
+        as_json,
+        lambda: report_json(state),
+        lambda: painted_page(page, unfold=unfold, without=[run_sections.SENTENCES]),
+    )
 
 
 def _write_html(path: Path, run: str | None, workspace: Path | None, follow: bool) -> None:

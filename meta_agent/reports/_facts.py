@@ -8,29 +8,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from meta_agent.core.protocols import Effect
 from meta_agent.reports._format import (
+    effect_text,
     measured_text,
     one_line,
     percent,
     points,
-    points_text,
     share_text,
+    unit_text,
     visible,
 )
-from meta_agent.reports._parts import parse_effect
+from meta_agent.reports._parts import Measured, parse_effect
 from meta_agent.reports.state import RunState
 
 Rows = Iterator[tuple[str, str]]
+Figures = Iterator[tuple[str, str, str]]
 
-_CLAIMS: Final = {"harness": "this harness, over training seeds", "version": "this version"}
 _STANDINGS: Final = {"start": "the start", "trained": "one training"}
-_CELLS: Final = (
-    ("old_old", "old policy, old harness"),
-    ("old_new", "old policy, new harness"),
-    ("new_old", "new policy, old harness"),
-    ("new_new", "new policy, new harness"),
-)
-_EFFECTS: Final = ("harness", "policy", "interaction")
+_EFFECTS: Final = {
+    "harness": ("due to the harness", "new harness against old, mean over both policies"),
+    "policy": ("due to training", "new policy against old, mean over both harnesses"),
+    "interaction": ("overlap", "the harness's gain under the new policy less that under the old"),
+}
 
 
 # --- what a run claims and hands over -----------------------------------------------------------
@@ -41,12 +41,15 @@ def handover_words(state: RunState) -> str:
     if not state.handover:
         return ""
     standing = str(state.handover.get("standing"))
-    return visible(f"{_STANDINGS.get(standing, standing)}: {state.handover.get('words', '')}")
+    words = f"{_STANDINGS.get(standing, standing)}: {state.handover.get('words', '')}"
+    back = f"; {state.taken_back} was taken back since: what is on main now is unmeasured"
+    return visible(words + back * bool(state.taken_back))
 
 
 def outcome_facts(state: RunState) -> Rows:
-    """Yields (name, text) rows: the run's claims, its harness and weights, how to get them."""
-    yield from _claims(state)
+    """Yields (name, text) rows: why the claims hold, the harness and weights, how to get them."""
+    for verdict in state.claims.values():
+        yield "because", visible("; ".join(map(str, verdict.get("reasons") or ())))
     product = state.product
     if product["harness_commit"]:
         adopt = f"meta-agent adopt --into FOLDER{state.workspace_flag}"
@@ -61,9 +64,8 @@ def outcome_facts(state: RunState) -> Rows:
 def card_facts(state: RunState) -> Rows:
     """Yields (name, text) rows for the model card of the run's weights: verdict, measurements."""
     yield "verdict", handover_words(state) or "the run has not ended: nothing is claimed"
-    yield "before", f"{measured_text(state.baseline)} (clean success on the vault split)"
-    yield "after", measured_text(state.final)
-    yield from _claims(state)
+    for name, value, compared in figures(state):
+        yield name, visible(f"{value}: {compared}")
     if words := (state.visible or {}).get("words"):
         yield "detectable", visible(words)
     product, config = state.product, state.config
@@ -73,19 +75,8 @@ def card_facts(state: RunState) -> Rows:
     yield "harness", visible(f"commit {commit}: the weights were trained inside it")
 
 
-def _claims(state: RunState) -> Rows:
-    for kind, verdict in state.claims.items():
-        effect = parse_effect(verdict.get("effect"))
-        gain = f" {points_text(effect)}{effect.selected}" if effect else ""
-        reasons = "; ".join(map(str, verdict.get("reasons") or ()))
-        about = _CLAIMS.get(kind, kind)
-        yield "claim", visible(f"{about}: {verdict.get('kind')}{gain}: {reasons}")
-
-
 def claim_facts(state: RunState) -> Rows:
-    """Yields (name, text) rows: success over training seeds, unproven ideas, detectable gain."""
-    if words := _over_runs(state.results or {}):
-        yield "over runs", words
+    """Yields (name, text) rows: unproven ideas, the gain that can be seen, an ended search."""
     if words := _lead(state.lead or {}):
         yield "lead", words
     if detectable := (state.visible or {}).get("words"):
@@ -112,22 +103,62 @@ def _lead(lead: Mapping[str, Any]) -> str:
     return f"unproven, not in main: {names}{gain}"
 
 
-def _over_runs(results: Mapping[str, Any]) -> str:
-    before, after = (_side_text(results.get(side)) for side in ("before", "after"))
-    if not before:
-        return ""
-    seeds = results.get("seeds") or ()
-    runs = _seeds_text(seeds)
-    if not after:
-        return f"before {before}; {runs}"
-    parts = [f"before {before}, after {after}"]
+def figures(state: RunState) -> Figures:
+    """Yields every figure of a run: its name, its value, and what it compares on which tasks."""
+    for kind, verdict in state.claims.items():
+        effect = parse_effect(verdict.get("effect"))
+        value = f"{effect_text(effect)}, {proof_word(verdict)}" if effect else proof_word(verdict)
+        about = f"{claim_words(kind, state.trains)} against the start"
+        yield "claim", value, f"{about}; confirm tasks{_units(effect)}"
+    if state.baseline or state.final:
+        yield _vault_figure(state.baseline, state.final)
+    if after := _side_text((state.results or {}).get("after")):
+        yield _over_runs(state.results or {}, after)
+    merges = {str(each.merge.get("commit")): each for each in state.carriers if each.merge}
+    for candidate in merges.values():
+        yield from attribution_figures(candidate.attribution)
+
+
+def claim_words(kind: str, trains: bool) -> str:
+    """Returns what a claim is about; of a model that is not trained, without its weights."""
+    if kind == "harness":
+        return "this harness, trained anew," if trains else "this harness"
+    return "this harness with its own weights" if trains else "this version"
+
+
+def proof_word(verdict: Mapping[str, Any]) -> str:
+    """Returns a claim's verdict as `proven`, `not proven` or its name."""
+    kind = str(verdict.get("kind"))
+    return {"PROMOTE": "proven", "INCONCLUSIVE": "not proven"}.get(kind, kind)
+
+
+def _units(effect: Effect | None) -> str:
+    seeds = effect.training_seeds if effect else 0
+    return f", {unit_text(seeds)} a side" if seeds > 1 else ""
+
+
+def _vault_figure(before: Measured | None, after: Measured | None) -> tuple[str, str, str]:
+    start, end = (
+        f" ({side.training})" if side and side.training else "" for side in (before, after)
+    )
+    tasks = f"{after.n if after else 0} vault tasks"
+    if after and after.reads > 1:
+        tasks += f", which {after.reads} runs of this workspace have read"
+    words = f"the start{start} against what is handed over{end}; {tasks}"
+    return "vault", f"{measured_text(before)} → {measured_text(after)}", words
+
+
+def _over_runs(results: Mapping[str, Any], after: str) -> tuple[str, str, str]:
+    value = f"{_side_text(results.get('before'))} → {after}"
+    compared = "the same, trained alike"
     if gain := _figure(results.get("difference")):
         middle, low, high = map(points, gain)
-        parts.append(f"mean difference {middle} [{low}, {high}]")
+        compared += f": {middle} points [{low}, {high}]"
+    seeds = results.get("seeds") or ()
     if len(seeds) > 1 and (chance := _figure(results.get("improvement"))):
-        middle, low, high = (f"{share:.2f}" for share in chance)
-        parts.append(f"a run after beats one before with probability {middle} [{low}, {high}]")
-    return "; ".join((*parts, f"{runs}, 95 % intervals"))
+        compared += f", a training after beats one before with probability {chance[0]:.2f}"
+        compared += f" [{chance[1]:.2f}, {chance[2]:.2f}]"
+    return "vault, seeds", value, f"{compared}; {_seeds_text(seeds)}"
 
 
 def _seeds_text(seeds: Sequence[int]) -> str:
@@ -139,12 +170,9 @@ def _seeds_text(seeds: Sequence[int]) -> str:
 
 
 def _side_text(side: Any) -> str:
-    """Returns `mean 61.3 % [57.0, 65.5], IQM 61.9 % [57.2, 66.0]`; of one run no IQM."""
-    if not isinstance(side, dict):
-        return ""
-    names = {"mean": "mean", "IQM": "iqm"} if len(side.get("runs") or ()) > 1 else {"mean": "mean"}
-    figures = {name: _figure(side.get(key)) for name, key in names.items()}
-    return ", ".join(f"{name} {share_text(*figure)}" for name, figure in figures.items() if figure)
+    """Returns the mean over one side's trainings as `61.3 % [57.0, 65.5]`; "" if not measured."""
+    mean = _figure(side.get("mean")) if isinstance(side, dict) else None
+    return share_text(*mean) if mean else ""
 
 
 def _figure(value: Any) -> tuple[float, float, float] | None:
@@ -170,23 +198,23 @@ def _no_claim(state: RunState) -> str:
 # --- what did a gain ----------------------------------------------------------------------------
 
 
-def attribution_facts(attribution: Mapping[str, Any] | None) -> Rows:
-    """Yields (name, text) rows: what harness and policy each added to a gain. No rows for None."""
+def attribution_figures(attribution: Mapping[str, Any] | None) -> Figures:
+    """Yields figures on what harness and policy each added to a merged gain. None yields none."""
     if not attribution:
         return
     if failure := attribution.get("failed"):
-        yield "attribution", f"could not be measured: {one_line(failure, 300)}"
+        yield "shares", "not measured", one_line(failure, 300)
         return
     cells, effects = attribution.get("cells") or {}, attribution.get("effects") or {}
-    for name, title in _CELLS:
-        if isinstance(share := cells.get(name), int | float):
-            yield title, f"clean success {percent(share)}"
-    for name in _EFFECTS:
+    where = f"{attribution.get('n')} tasks, {visible(attribution.get('limit', ''))}"
+    for policy in ("old", "new"):
+        sides = [cells.get(f"{policy}_{harness}") for harness in ("old", "new")]
+        if all(isinstance(side, int | float) for side in sides):
+            value = " → ".join(map(percent, sides))
+            yield f"{policy} policy", value, f"old against new harness; {where}"
+    for name, (title, compared) in _EFFECTS.items():
         if isinstance(effect := effects.get(name), Mapping):
-            yield f"of it the {name}", _effect_points(effect)
-    if "policy" not in effects:
-        yield "of it the policy", "none: the policy is frozen"
-    yield "rests on", f"{attribution.get('n')} tasks; {visible(attribution.get('limit', ''))}"
+            yield title, _effect_points(effect), compared
 
 
 def _effect_points(effect: Mapping[str, Any]) -> str:

@@ -68,26 +68,13 @@ def share_text(middle: float, low: float, high: float) -> str:
 
 
 def measured_text(measured: Measured | None) -> str:
-    """Returns clean success with its attempts: `61.3 % [57.0, 65.5], n 512`, or `not measured`."""
+    """Returns clean success with its interval: `61.3 % [57.0, 65.5]`, or `not measured`."""
     if measured is None:
         return "not measured"
     interval = ""
     if measured.ci:
         interval = f" [{100 * measured.ci[0]:.1f}, {100 * measured.ci[1]:.1f}]"
-    training = f", {measured.training}" if measured.training else ""
-    return f"{percent(measured.clean_success)}{interval}, n {measured.n}{training}"
-
-
-def vault_text(measured: Measured | None) -> str:
-    """Returns a caption for figures on the vault split: how often it was read, what was new."""
-    words = "clean success on the vault split, 95 % interval"
-    if measured is None:
-        return words
-    again = f"; {measured.reads} runs of this workspace have read it" if measured.reads > 1 else ""
-    fresh = "nothing was trained, so tasks and attempts alone are new"
-    if measured.steps != 0:
-        fresh = "its weights are the run's own, so the tasks are new and the trainings are not"
-    return f"{words}{again}; {fresh}"
+    return f"{percent(measured.clean_success)}{interval}"
 
 
 def bounded(effect: Effect) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from meta_agent.core.protocols import JSON, Candidate, Verdict
-from meta_agent.reports._facts import attribution_facts
+from meta_agent.reports._facts import attribution_figures
 from meta_agent.reports._format import (
     measured_text,
     one_line,
@@ -33,7 +33,12 @@ def claim_note(commit: str, members: Sequence[str], verdict: Verdict) -> str:
 
 def handover_note(run: str, handover: JSON, vault: Mapping[str, JSON]) -> str:
     """Returns a git note on what a run handed over, and its success on the vault split."""
-    shares = [f"{which} {measured_text(Measured.parse(vault[which]))}" for which in vault]
+    sides = {which: Measured.parse(vault[which]) for which in vault}
+    shares = [
+        f"{which} {measured_text(side)} of {side.n} tasks"
+        + (f" ({side.training})" if side.training else "")
+        for which, side in sides.items()
+    ]
     return "\n".join(
         [
             f"Handed over by {run}: {handover['standing']}: {one_line(handover['words'], 400)}",
@@ -46,7 +51,8 @@ def handover_note(run: str, handover: JSON, vault: Mapping[str, JSON]) -> str:
 def attribution_note(candidate: str, attribution: Mapping[str, Any]) -> str:
     """Returns a git note on how much of a gain came from the harness, how much from the policy."""
     lines = [f"Attribution of {visible(candidate)}, clean success"]
-    lines += [f"  {name:26} {value}" for name, value in attribution_facts(attribution)]
+    for name, value, compared in attribution_figures(attribution):
+        lines.append(f"  {name:18} {value:28} {compared}")
     return "\n".join(lines) + "\n"
 
 

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from meta_agent.core.ledger.waiting import Wait
 from meta_agent.core.protocols import Effect
+from meta_agent.reports._facts import claim_words, proof_word
 from meta_agent.reports._format import duration, effect_text, one_line, percent, points, visible
 from meta_agent.reports._parts import CandidateView, parse_effect
 from meta_agent.reports.state import RunState
 
 _TYPED: Final = "command line"
-_CLAIMED: Final = {"harness": "this harness, trained anew,", "version": "with these weights"}
 
 
 class Sentence(NamedTuple):
@@ -143,7 +142,8 @@ def _flags(state: RunState) -> str:
         [name for name, at in origin.items() if at == _TYPED] if isinstance(origin, dict) else []
     )
     flags = ""
-    for name in (setting for setting in typed if setting != "workspace"):
+    left_out = ("workspace", "seed") if state.taken_back else ("workspace",)
+    for name in (setting for setting in typed if setting not in left_out):
         value, flag = state.config.get(name), f" --{name.replace('_', '-')}"
         if isinstance(value, str | int | float):
             flags += flag if value is True else f"{flag} {shlex.quote(str(value))}"
@@ -193,9 +193,12 @@ def _outcome(state: RunState) -> Sentence:
     what = "A better harness was found and proven"
     if standing == "unproven":
         what = "No better harness was proven; what is estimated best is kept on the branch lead"
-    elif standing == "start" or not _carriers(state):
+    elif standing == "start" or not (_carriers(state) or state.taken_back):
         what = "Nothing that was tried was proven to be better than the start"
-    return Sentence("what happened", f"{what}{': ' if moved else ''}{moved}.")
+    what = f"{what}{': ' if moved else ''}{moved}."
+    if state.taken_back:
+        what += f" Since then {state.taken_back} was taken back: what is on main now is unmeasured."
+    return Sentence("what happened", what)
 
 
 def _reasons(state: RunState, where: str) -> list[Sentence]:
@@ -210,12 +213,15 @@ def _reasons(state: RunState, where: str) -> list[Sentence]:
             words += " Each figure is what the bundle loses without that edit; they do not add up."
         reasons.append(Sentence("why", words))
     claims = [
-        f"{_CLAIMED.get(kind, kind)} {effect_text(effect)} points, {_proof_word(verdict)}"
+        f"{claim_words(kind, state.trains)} {effect_text(effect)} points, {proof_word(verdict)}"
         for kind, verdict in state.claims.items()
         if (effect := parse_effect(verdict.get("effect")))
     ]
     if claims:
-        reasons.append(Sentence("how sure", f"Against the start: {'; '.join(claims)}."))
+        measured = (
+            f"Before {state.taken_back} was taken back, against" if state.taken_back else "Against"
+        )
+        reasons.append(Sentence("how sure", f"{measured} the start: {'; '.join(claims)}."))
     if best := _best_refused(state):
         reason = best.reasons[0] if best.reasons else "no reason is recorded"
         words = (
@@ -244,6 +250,10 @@ def _use(state: RunState, where: str) -> Sentence:
         return Sentence(
             "next", "A person ended it; see what was decided.", f"meta-agent log{where}"
         )
+    if state.taken_back:
+        words = "Measure what is on main now: a run with another seed does."
+        seed = int(state.config.get("seed") or 0) + 1
+        return Sentence("next", words, f"meta-agent evolve{_flags(state)} --seed {seed}{where}")
     if _carriers(state):
         words = "Take the harness: as files into a new folder, or as a branch into your clone."
         return Sentence("next", words, f"meta-agent adopt --into FOLDER{where}")
@@ -264,11 +274,6 @@ def _carriers(state: RunState) -> list[CandidateView]:
     return sorted(
         state.carriers, key=lambda candidate: -(gain.delta if (gain := _gain(candidate)) else 0.0)
     )
-
-
-def _proof_word(verdict: Mapping[str, Any]) -> str:
-    kind = str(verdict.get("kind"))
-    return {"PROMOTE": "proven", "INCONCLUSIVE": "not proven"}.get(kind, kind)
 
 
 def _waiting(state: RunState) -> list[CandidateView]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Final
 
-from meta_agent.reports._format import bounded, effect_text, share_text, vault_text
+from meta_agent.reports._format import bounded, effect_text, share_text
 from meta_agent.reports._parts import Measured
 from meta_agent.reports.sections import PALETTE_SIZE, Curve, Curves, Interval, Intervals
 from meta_agent.reports.state import RunState
@@ -22,12 +22,12 @@ _SEED: Final = re.compile(r"(?:[-/]s| seed )\d+(?=$|[-/,])")
 def vault(state: RunState) -> Intervals:
     """Returns a chart of clean success on the vault split, before the run and after it."""
     sides = (("vault, before", state.baseline), ("vault, after", state.final))
-    words = vault_text(state.final)
     caption = (
         "Clean success: solved according to the sealed grader and without flagged conduct. "
-        "Bars are 95 % intervals. The vault split is read once, at the end."
+        "Bars are 95 % intervals. The vault split is read once, at the end. The weights are the "
+        "run's own: the tasks are new, the trainings are not."
     )
-    title = words[:1].upper() + words[1:]
+    title = "Clean success on the vault split, 95 % interval"
     return Intervals(title, list(_measured(sides)), caption=caption)
 
 
@@ -49,8 +49,7 @@ def effects(state: RunState) -> Intervals:
     title = "Effect on clean success in points"
     caption = (
         "Effect on clean success in points. A member of a bundle shows its share, which explains "
-        "the bundle and proves nothing. Only what is estimated above a bar is promoted, so such "
-        "estimates are too high on average; the likelier figure allows for that."
+        "the bundle and proves nothing."
     )
     return Intervals(title, list(_effect_rows(state)), unit="", zero=True, caption=caption)
 

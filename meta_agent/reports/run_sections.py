@@ -7,7 +7,6 @@ say are left out.
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +18,11 @@ from meta_agent.core.ledger.waiting import Wait
 from meta_agent.core.protocols import ROLES
 from meta_agent.reports import run_figures
 from meta_agent.reports._facts import (
-    attribution_facts,
     claim_facts,
+    figures,
     handover_words,
     outcome_facts,
+    proof_word,
     replay_facts,
 )
 from meta_agent.reports._format import (
@@ -31,7 +31,6 @@ from meta_agent.reports._format import (
     effect_text,
     finding_text,
     live_text,
-    measured_text,
     one_line,
     percent,
     plain_leaves,
@@ -41,12 +40,11 @@ from meta_agent.reports._format import (
     test_text,
     unit_text,
     value_text,
-    vault_text,
     within_run,
 )
 from meta_agent.reports._money import HEADINGS
 from meta_agent.reports._money import rows as spend_rows
-from meta_agent.reports._parts import CandidateView, CellView, SkillView
+from meta_agent.reports._parts import CandidateView, CellView, SkillView, parse_effect
 from meta_agent.reports._sentences import progress, sentences
 from meta_agent.reports.evidence_sections import evidence_section
 from meta_agent.reports.sections import (
@@ -66,8 +64,10 @@ from meta_agent.reports.state import RunState
 from meta_agent.skills import load_skill
 
 _CELL_COLUMNS: Final = ("", "cell", "members", "search split", "points", "")
+_FIGURE_COLUMNS: Final = ("figure", "value", "what it compares, and where")
+SENTENCES: Final = "sentences"
 _DIFF_LINES: Final = 120  # of the whole change, on a screen
-_CANDIDATE_COLUMNS: Final = ("candidate", "factor", "verdict", "clean success, points", "why")
+_CANDIDATE_COLUMNS: Final = ("candidate", "factor", "verdict", "its own points", "what, or why not")
 
 
 # --- whole screens ------------------------------------------------------------------------------
@@ -76,13 +76,14 @@ _CANDIDATE_COLUMNS: Final = ("candidate", "factor", "verdict", "clean success, p
 def summary(state: RunState) -> list[Section]:
     """Returns a run's summary: what happened, what is claimed, what was tried, and the spend."""
     run = ("run", f"{state.run}, {state.exit_reason or 'not finished'}")
-    first = Facts([run, *_sentence_rows(state), *_claims(state).rows, *replay_facts(state)])
-    return present(Section([first]), *_details(state), _changes(state))
+    first = Facts([run, *_sentence_rows(state), *replay_facts(state)])
+    return present(Section([first]), _claims(state), *_details(state), _changes(state))
 
 
 def status(state: RunState) -> list[Section]:
     """Returns where a run stands now: what happened in sentences, then the present figures."""
-    return present(*_standing(state), Section(_spend_by_role(state)), _changes(state))
+    said, now = Section([Facts(_sentence_rows(state))]), Section([Facts(_present_rows(state))])
+    return present(said, now, Section(_spend_by_role(state)), _changes(state))
 
 
 def page(state: RunState, *, every_metric: bool = False) -> Page:
@@ -90,20 +91,15 @@ def page(state: RunState, *, every_metric: bool = False) -> Page:
 
     With `every_metric`, the line on how to see the other metrics is left out.
     """
-    gain = state.vault_gain
-    headline = f"meta-agent run {state.run}"
-    if gain is not None and state.baseline and state.final:
-        before, after = (percent(side.clean_success) for side in (state.baseline, state.final))
-        unproven = (state.handover or {}).get("standing") == "unproven"
-        headline = f"Clean success {before} → {after}{', the harness unproven' * unproven}"
     config = state.config
     lines = [
         f"run {state.run} · domain {state.domain} · policy {config.get('policy', '')} · "
         f"meta-agent {config.get('meta_model', '')}"
     ]
     sections = present(
-        *_standing(state),
-        Section([run_figures.vault(state), _claims(state)], "What is claimed", "claims"),
+        Section([Facts(_sentence_rows(state))], "", SENTENCES),
+        Section([Facts(_present_rows(state))] if state.exit_reason != "done" else []),
+        _claims(state),
         *_details(state),
         _training(state),
         evidence_section(state.evidence, every_metric=every_metric),
@@ -114,12 +110,25 @@ def page(state: RunState, *, every_metric: bool = False) -> Page:
         f"Made by meta-agent from {state.workspace}/ledger.sqlite. The same numbers:",
         command="meta-agent report --json",
     )
-    return Page(f"run {state.run}", headline, lines, sections, footer)
+    return Page(f"run {state.run}", _headline(state), lines, sections, footer)
 
 
-def _standing(state: RunState) -> tuple[Section, Section]:
-    """Returns what happened in sentences, and the figures of a run's present state."""
-    kinds = counts(candidate.kind for candidate in state.candidates.values())
+def _headline(state: RunState) -> str:
+    """Returns the one figure of a run: its claim, or without one the change on the vault."""
+    back = f"; {state.taken_back} taken back since, main unmeasured" if state.taken_back else ""
+    for verdict in state.claims.values():  # the claim about the harness is the first
+        if effect := parse_effect(verdict.get("effect")):
+            return f"Clean success {effect_text(effect)} points, {proof_word(verdict)}{back}"
+    if state.baseline and state.final:
+        before, after = (percent(side.clean_success) for side in (state.baseline, state.final))
+        unproven = (state.handover or {}).get("standing") == "unproven"
+        return f"Clean success {before} → {after}{', the harness unproven' * unproven}{back}"
+    return f"meta-agent run {state.run}"
+
+
+def _present_rows(state: RunState) -> list[tuple[str, Cell]]:
+    """Returns the figures of a run's present state."""
+    kinds = counts(verdict_word(candidate) for candidate in state.candidates.values())
     rows: list[tuple[str, Cell]] = [("run", state.run), ("state", state_word(state))]
     rows += replay_facts(state)
     if state.exit_reason is None and state.phase:
@@ -136,7 +145,7 @@ def _standing(state: RunState) -> tuple[Section, Section]:
         rows.append(("progress", words))
     rows += [("candidates", kinds or "none yet"), ("versions", str(len(state.versions)))]
     rows.append(("spend", spend_line(state)))
-    return Section([Facts(_sentence_rows(state))]), Section([Facts(rows)])
+    return rows
 
 
 def _wait_row(wait: Wait) -> str:
@@ -148,7 +157,6 @@ def _details(state: RunState) -> Iterator[Section]:
     """Yields what was tried, what it brought and what it cost."""
     yield _bundles(state)
     yield _candidates(state)
-    yield _gains(state)
     yield _people(state)
     yield _skills(state)
     yield _spend(state)
@@ -207,14 +215,13 @@ def _parked(state: RunState) -> str:
     return f"parked, waits for a person: meta-agent approve {subjects}{state.workspace_flag}"
 
 
-def _claims(state: RunState) -> Facts:
-    """Returns what is handed over, before and after on the vault, and what is claimed."""
-    rows: list[tuple[str, Cell]] = []
-    if words := handover_words(state):
-        rows.append(("handed over", Words(words, "strong")))
-    rows += [("before", measured_text(state.baseline)), ("after", measured_text(state.final))]
-    rows.append(("", Words(vault_text(state.final), "dim")))
-    return Facts([*rows, *outcome_facts(state), *claim_facts(state)])
+def _claims(state: RunState) -> Section:
+    """Returns what is handed over and why, and one table of figures with what each compares."""
+    words = handover_words(state)
+    rows: list[tuple[str, Cell]] = [("handed over", Words(words, "strong"))] if words else []
+    facts = Facts([*rows, *outcome_facts(state), *claim_facts(state)])
+    table = Table(_FIGURE_COLUMNS, list(figures(state)), whole=(0, 1), limit=0)
+    return Section([run_figures.vault(state), table, facts], "What is claimed", "claims")
 
 
 def _changes(state: RunState) -> Section:
@@ -268,19 +275,27 @@ def _row(candidate: CandidateView) -> tuple[Cell, ...]:
     return (
         candidate.short_id,
         candidate.label,
-        Words(verdict_word(candidate), kind=candidate.kind),
+        Words(verdict_word(candidate), kind="" if _is_doubtful(candidate) else candidate.kind),
         effect_text(candidate.estimate),
-        "; ".join(candidate.reasons) or candidate.statement,
+        candidate.statement if candidate.merge else "; ".join(candidate.reasons[:2]),
     )
 
 
 def verdict_word(candidate: CandidateView) -> str:
-    """Returns a candidate's verdict, marked if it was taken back, declined or screened out."""
+    """Returns a candidate's verdict, marked if it was a bundle's, taken back or screened out."""
     if candidate.reverted is not None:
         return f"{candidate.kind} (taken back)"
     if candidate.declined is not None:
         return f"{candidate.kind} (declined)"
+    if candidate.merge and candidate.share:
+        return f"{candidate.kind} (in a bundle)"
     return f"{candidate.kind} (screened out)" if candidate.screened_out else candidate.kind
+
+
+def _is_doubtful(candidate: CandidateView) -> bool:
+    """Returns True for a member of a proven bundle whose own share may be nothing."""
+    share = candidate.share
+    return bool(candidate.merge and share and share.ci_low <= 0)
 
 
 def _decided(candidate: CandidateView, decisions: Iterable[DecisionView]) -> Facts:
@@ -314,7 +329,6 @@ def _decided(candidate: CandidateView, decisions: Iterable[DecisionView]) -> Fac
         rows.append((f"  {finding.get('severity', '')}", finding_text(finding)))
     if candidate.merge:
         rows.append(("merged as", str(candidate.merge.get("commit", ""))))
-    rows += attribution_facts(candidate.attribution)
     rows += [("decided by", decision.answer_sentence) for decision in decisions]
     return Facts([*rows, ("commit", candidate.commit)], limit=0)
 
@@ -329,19 +343,6 @@ def _screen(screen: Mapping[str, Any]) -> str:
 def _evidence_of(candidate: CandidateView) -> dict[str, Any]:
     evidence = (candidate.verdict or {}).get("evidence")
     return evidence if isinstance(evidence, dict) else {}
-
-
-def _gains(state: RunState) -> Section:
-    """Returns what harness and policy each added to the gain of every merge."""
-    merges: dict[str, list[CandidateView]] = defaultdict(list)
-    for candidate in state.candidates.values():
-        if candidate.merge and candidate.attribution:
-            merges[str(candidate.merge.get("commit"))].append(candidate)
-    rows: list[tuple[str, Cell]] = []
-    for members in merges.values():
-        rows.append(("merged", ", ".join(candidate.short_id for candidate in members)))
-        rows += attribution_facts(members[0].attribution)
-    return Section([Facts(rows)], "What did the gains", "gains")
 
 
 def _people(state: RunState) -> Section:

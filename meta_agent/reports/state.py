@@ -126,7 +126,7 @@ class RunState:
             "harness": f"{workspace}/harness_repo" if workspace else None,
             "harness_commit": handed.get("commit") or (last.commit if last else None),
             "policy": handed.get("policy") or (last.policy if last else None),
-            "weights": self._here(handed.get("checkpoint")) if self._trains else None,
+            "weights": self._here(handed.get("checkpoint")) if self.trains else None,
         }
 
     def _here(self, path: JSON) -> str | None:
@@ -139,7 +139,8 @@ class RunState:
         return str(path)
 
     @property
-    def _trains(self) -> bool:
+    def trains(self) -> bool:
+        """Returns True if the run trains its policy's weights."""
         policy = str(self.config.get("policy", ""))
         return policy == "nano" or policy.startswith("hf:")
 
@@ -162,6 +163,12 @@ class RunState:
             for candidate in self.candidates.values()
             if candidate.merge and not candidate.merge.get("undone") and not candidate.reverted
         ]
+
+    @property
+    def taken_back(self) -> str:
+        """Returns the names of merged candidates that a person reverted since; "" without any."""
+        merged = (candidate for candidate in self.candidates.values() if candidate.merge)
+        return ", ".join(candidate.short_id for candidate in merged if candidate.reverted)
 
     @property
     def vault_gain(self) -> float | None:

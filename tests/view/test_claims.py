@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from meta_agent.reports import Measured, RunState
-from meta_agent.reports._facts import claim_facts
+from meta_agent.reports._facts import claim_facts, figures
 from meta_agent.reports._parts import AnalysisView
 
 from .screen import missing
@@ -32,15 +32,29 @@ def facts(**fields: Any) -> dict[str, str]:
     return dict(claim_facts(RunState("r", **fields)))
 
 
-def test_both_versions_are_shown_over_their_training_runs() -> None:
+def shown(**fields: Any) -> dict[str, str]:
+    state = RunState("r", config={"policy": fields.pop("policy", "nano")}, **fields)
+    return {name: f"{value} | {words}" for name, value, words in figures(state)}
+
+
+def test_every_figure_says_what_it_compares() -> None:
     sides = {"seeds": [0, 1, 2], "before": arm(0.5), "after": arm(0.7)}
     gap = {"difference": figure(0.2, 0.12, 0.28), "improvement": figure(1.0, 0.9, 1.0)}
-    words = facts(results={**sides, **gap})["over runs"]
-    numbers = ("50.0 % [45.0, 55.0]", "IQM 50.0", "+20.0 [+12.0, +28.0]", "1.00 [0.90, 1.00]")
-    assert missing(words, *numbers, "3 training seeds") == []
+    over_seeds = shown(results={**sides, **gap})["vault, seeds"]
+    numbers = ("50.0 % [45.0, 55.0]", "70.0 %", "+20.0 points [+12.0, +28.0]", "1.00 [0.90, 1.00]")
+    assert missing(over_seeds, *numbers, "3 training seeds") == []
     one = {"seeds": [0], "before": arm(0.5, 1), "after": arm(0.7, 1), **gap}
-    assert missing(facts(results=one)["over runs"], "IQM", "1.00") == ["IQM", "1.00"]
-    assert facts() == {}
+    assert missing(shown(results=one)["vault, seeds"], "70.0 %", "1.00") == ["1.00"]
+    assert missing(shown(final=measured(0.7))["vault"], "not measured", "70.0 %", "512") == []
+    assert shown() == {}
+
+
+@pytest.mark.parametrize(("policy", "has_weights"), [("nano", True), ("openai/m", False)])
+def test_weights_are_spoken_of_only_where_they_are_trained(policy: str, has_weights: bool) -> None:
+    effect = {"delta": 0.2, "ci_low": 0.1, "ci_high": 0.3, "training_seeds": 1}
+    claims = {"version": {"kind": "PROMOTE", "effect": effect}}
+    claim = shown(claims=claims, policy=policy)["claim"]
+    assert ("weights" in claim) is has_weights and "+20.0 [+10.0, +30.0]" in claim
 
 
 def test_a_lead_has_what_is_likelier_beside_what_it_was_chosen_by() -> None:

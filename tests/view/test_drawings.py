@@ -78,7 +78,7 @@ def test_every_screen_escapes_what_others_wrote(state: RunState) -> None:
 
 def test_screens_hold_the_numbers_and_names_that_decided(state: RunState) -> None:
     summary = printed(painted(run_sections.summary(state)))
-    numbers = ("47.6 % [43.3, 51.9], n 512", "61.3 % [57.1, 65.5], n 512", "answer leakage")
+    numbers = ("47.6 % [43.3, 51.9]", "61.3 % [57.1, 65.5]", "512 vault", "answer leakage")
     names = ("PROMOTE", "INVALID", "REJECT", "revive-dead-groups", "path_outside_allowlist")
     assert missing(summary, *numbers, *names, "g0/c0 a person: APPROVE", "the filter drops") == []
     why = printed(painted(run_sections.why(state.candidate("g0/c0"))))

@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 
 from meta_agent.core.ledger import Ledger
-from meta_agent.reports import RunState, reduce
+from meta_agent.reports import RunState, handover_words, reduce, run_sections
 from meta_agent.reports._parts import CellView
 from meta_agent.reports._sentences import sentences
+from meta_agent.reports.terminal.paint import painted
 
 from .sample import HOSTILE, write_sample
-from .screen import missing, state_of
+from .screen import missing, printed, state_of
 
 
 def told(state: RunState) -> dict[str, str]:
@@ -26,6 +27,25 @@ def test_a_finished_run_says_what_came_why_and_which_command_uses_it(tmp_path: P
     assert missing(said["why not"], "g0/c1", "+12.1", "INVALID", "answer leakage") == []
     assert f"[meta-agent why g0/c1 --workspace {tmp_path}]" in said["why not"]
     assert "meta-agent adopt --into FOLDER" in said["next"]
+
+
+def test_after_a_revert_every_screen_says_that_main_is_unmeasured(tmp_path: Path) -> None:
+    path = tmp_path / "l.sqlite"
+    write_sample(path)
+    with Ledger.open(path) as ledger:
+        record = {"candidate": "r1/g0/c0", "reverted": "c", "commit": "d"}
+        ledger.once("revert/c", "revert", {"commit": "c"}, lambda: record)
+        state = reduce(ledger)
+    assert state.taken_back == "g0/c0" and state.carriers == []
+    said = told(state)
+    assert missing(said["what happened"], "g0/c0", "unmeasured") == []
+    assert "meta-agent evolve --domain swe --seed 1" in said["next"]
+    page = run_sections.page(state)
+    assert missing(page.headline, "g0/c0", "unmeasured") == []
+    for sections in (run_sections.summary(state), run_sections.status(state), page.sections):
+        assert missing(printed(painted(sections)), "g0/c0", "unmeasured") == []
+    state.handover = {"standing": "proven", "words": "+10.3 points"}
+    assert missing(handover_words(state), "g0/c0", "unmeasured") == []
 
 
 @pytest.mark.parametrize("cell", [True, False])

@@ -128,11 +128,16 @@ class _Case(NamedTuple):
         return by_groups(self.pairs, self.inputs.clusters, self.effect.ci_low, self.alpha)
 
     @property
-    def shrunk(self) -> float:
-        """Returns the estimated gain, corrected for the winner's curse of promoted candidates."""
+    def shrunk(self) -> float | None:
+        """Returns the estimated gain, corrected for the winner's curse of promoted candidates.
+
+        None for a sequential test: it stops as soon as it crosses its bar, so that the correction,
+        which assumes a single look, would always be near its largest.
+        """
         estimate, least = self.effect, self.inputs.min_effect
-        needed = self.collapse.needs(least) if self.collapse else least
-        slack = [estimate.ci_low - needed]
+        if self.inputs.course is not None:
+            return None
+        slack = [estimate.ci_low - least]
         if self.grouped and self.grouped.low is not None:
             slack.append(self.grouped.low - least)
         if self.pairs.lost:

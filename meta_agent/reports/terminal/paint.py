@@ -56,10 +56,13 @@ def painted(sections: Iterable[Section | Block], *, unfold: Collection[str] = ()
     return Group(*parts)
 
 
-def painted_page(page: Page, *, unfold: Collection[str] = ()) -> RenderableType:
-    """Returns a whole page for the terminal: its lines, its headline and its sections."""
+def painted_page(
+    page: Page, *, unfold: Collection[str] = (), without: Collection[str] = ()
+) -> RenderableType:
+    """Returns a page for the terminal: lines, headline, sections but those of anchors `without`."""
     lines = [*(Words(line, "dim") for line in page.lines), Words(page.headline, "strong")]
-    return painted([Section(lines), *page.sections], unfold=unfold)
+    sections = [section for section in page.sections if section.anchor not in without]
+    return painted([Section(lines), *sections], unfold=unfold)
 
 
 def patch_text(patch: str) -> Text:

@@ -118,10 +118,6 @@ class Collapse(NamedTuple):
         """
         return (1 - self.rate) * low - self.rate * self.level
 
-    def needs(self, least: float) -> float:
-        """Returns the mean gain that runs without collapse need for a mean of `least` over all."""
-        return (least + self.rate * self.level) / (1 - self.rate)
-
 
 def collapse_of(pairs: Pairs, declared: float, elsewhere: Sequence[float] = ()) -> Collapse:
     """Returns the assumed rate at which a candidate's training runs collapse (lose everything).
