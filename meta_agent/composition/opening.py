@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import NamedTuple
@@ -58,7 +58,7 @@ from meta_agent.proposers import AGENT
 from meta_agent.readers.formats import read_rollouts
 from meta_agent.reports import Display, recorded, reduce, wait_note, wait_words
 from meta_agent.reports.terminal.display import Event, TellingDisplay
-from meta_agent.sandboxes import reap
+from meta_agent.sandboxes import build_missing_image, reap
 from meta_agent.skills import SkillLibrary
 from meta_agent.trackers import Place, listening
 
@@ -75,7 +75,7 @@ def open_run(
     requested, recording = _requested(config)
     config = _effective(requested, recording)
     preflight(config)
-    backend = _backend(config)
+    backend = _backend(config, display.note)
     run_id = recording.run_id if recording else name_of(config, purpose)
     domain = load_run_domain(config, sandbox=backend, run=run_id)
     require_limits(config, domain)
@@ -104,13 +104,18 @@ def open_run(
                 Capabilities.of(domain).close()
 
 
-def _backend(config: RunConfig) -> str:
-    """Returns the sandbox backend. If there is none, an error in the task file is raised first."""
+def _backend(config: RunConfig, tell: Callable[[str], None]) -> str:
+    """Returns the sandbox backend. An engine that lacks only the base image gets it: minutes.
+
+    If there is no backend, an error in the task file is raised first.
+    """
     try:
         return backend_of(config)
     except PreflightError:
         load_run_domain(config, sandbox="process")
-        raise
+        if not build_missing_image(config.sandbox, tell):
+            raise
+        return backend_of(config)
 
 
 def name_of(config: RunConfig, purpose: str = "") -> str:

@@ -11,13 +11,14 @@ from typing import Final
 
 from meta_agent.composition.bring import is_brought
 from meta_agent.composition.served import require_servers
-from meta_agent.core.config import RunConfig
+from meta_agent.core.config import GRADED, RunConfig
 from meta_agent.core.distribution import install
 from meta_agent.core.errors import ConfigError, MetaAgentError, PreflightError
 from meta_agent.core.harness import CONTRACT_FILE, parse_contract
+from meta_agent.core.ledger import Ledger
 from meta_agent.core.loop.plan import STAGED
 from meta_agent.core.protocols import Ceilings, Domain, HarnessTree
-from meta_agent.core.workspace import is_workspace
+from meta_agent.core.workspace import BUILT_IN_HARNESSES, is_workspace, open_workspace
 from meta_agent.domains import kind_of
 from meta_agent.llm_clients.asking import prices
 from meta_agent.llm_clients.asking.client import effort_refusal
@@ -220,11 +221,27 @@ def needs_tasks(config: RunConfig) -> ConfigError:
 def backend_of(config: RunConfig) -> str:
     """Returns the name of the sandbox backend, such as docker, in which a run's code is executed.
 
-    Code counts as untrusted if a model edits the harness or agents act on the user's own tasks.
+    Code counts as untrusted if a model edits the harness, edited it in an earlier run of the
+    workspace, or may have its own code run at a task. The harness that comes with `--grade` runs no
+    code of a model: it talks, and calls the tools that the grader's file defines.
     Raises PreflightError if untrusted code cannot run safely on this machine.
     """
+    only_talks = config.domain == GRADED and config.harness in BUILT_IN_HARNESSES
+    by_llm = config.meta_model != "rules" or (config.own_tasks and not only_talks)
     return resolve_backend(
         config.sandbox,
-        code_by_llm=config.meta_model != "rules" or config.own_tasks,
+        code_by_llm=by_llm or _edited_by_models(config.workspace),
         allow_unsafe=config.allow_unsafe_process,
     )
+
+
+def _edited_by_models(workspace: Path) -> bool:
+    """Returns True if a model proposed edits in a run of this workspace."""
+    if not is_workspace(workspace):
+        return False
+    file = open_workspace(workspace).ledger_file
+    if not file.is_file():
+        return False
+    with Ledger.open(file, owner_lock=False) as ledger:
+        authors = {(row.config or {}).get("meta_model", "rules") for row in ledger.runs()}
+    return bool(authors - {"rules"})

@@ -16,7 +16,7 @@ module is source of the standard library alone, sent by `install`:
 
 from meta_agent.core.sandbox.worker_sandbox import WorkerSandbox
 from meta_agent.sandboxes._boxes import Box, BoxLimits, folder_hash, task_image
-from meta_agent.sandboxes._build import build_base_image, recipe_hash
+from meta_agent.sandboxes._build import build_base_image, build_missing_image, recipe_hash
 from meta_agent.sandboxes._derive import build_agent_image, read_requirements
 from meta_agent.sandboxes._images import Images
 from meta_agent.sandboxes._names import BACKENDS, BASE_IMAGE, CONTAINERS
@@ -49,6 +49,7 @@ __all__ = [
     "backend_fences",
     "build_agent_image",
     "build_base_image",
+    "build_missing_image",
     "choose_backend",
     "engine_status",
     "folder_hash",

@@ -12,15 +12,17 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 from meta_agent.core.errors import PreflightError, SandboxError
 from meta_agent.core.resources import resource_dir
-from meta_agent.sandboxes._names import BASE_IMAGE, RECIPE_LABEL
+from meta_agent.sandboxes._names import BASE_IMAGE, CONTAINERS, RECIPE_LABEL
 
 RECIPE_FILES = ("build-rootfs.sh", "packages.txt")
 FAILURE_LINES = 8
+_PROGRESS_SEC = 5.0  # between two lines about a build that nobody asked for
 _FOR_DEBOOTSTRAP = ("MA_DEBIAN_", "http_proxy", "https_proxy")
 
 
@@ -55,6 +57,39 @@ def build_base_image(
         make_rootfs(archive, progress)
         progress(f"importing {archive.stat().st_size >> 20} MiB as {BASE_IMAGE}")
         return on.import_image(archive, BASE_IMAGE, {RECIPE_LABEL: recipe})
+
+
+def build_missing_image(requested: str, tell: Callable[[str], None]) -> bool:
+    """Builds the base image for the engine that `--sandbox` asks for, if it alone is missing.
+
+    Returns whether an image was built. `tell` receives a line every few seconds. Raises
+    PreflightError if a program or right is missing.
+    """
+    engines = [name for name in CONTAINERS if requested in ("auto", name)]
+    lacking = [name for name in engines if lacks_image(name)]
+    if not lacking:
+        return False
+    tell(f"building {BASE_IMAGE}, the image of sandboxes, for {lacking[0]}: once, for minutes")
+    said_at = time.monotonic()
+
+    def progress(line: str) -> None:
+        nonlocal said_at
+        if time.monotonic() - said_at > _PROGRESS_SEC:
+            said_at = time.monotonic()
+            tell(line)
+
+    build_base_image(progress, engine=lacking[0])
+    return True
+
+
+def lacks_image(name: str) -> bool:
+    """Returns True if a container engine runs here and has no base image."""
+    from meta_agent.sandboxes import _engine
+
+    try:
+        return _engine.engine(name).find_image(BASE_IMAGE) is None
+    except SandboxError:
+        return False
 
 
 def check_needs() -> None:

@@ -10,8 +10,11 @@ import pytest
 from meta_agent.composition import opening, preflight
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError, PreflightError
+from meta_agent.core.ledger import Ledger
 from meta_agent.core.resources import shipped_harness
+from meta_agent.core.workspace import init_workspace
 from meta_agent.reports import open_display
+from meta_agent.sandboxes import build_missing_image
 from tests.steps._kit import write_tasks
 
 
@@ -35,6 +38,43 @@ def frozen(tmp_path: Path, **settings: Any) -> RunConfig:
     given = {"policy": "openai/m", "tasks": tmp_path / "tasks.jsonl", **settings}
     given["tasks"].write_text("")
     return RunConfig(workspace=tmp_path / "w", **given)
+
+
+@pytest.mark.parametrize(
+    ("settings", "author", "backend"),
+    [
+        ({"grade": "g.py"}, "", "process"),
+        ({"grade": "g.py"}, "rules", "process"),
+        ({"grade": "g.py"}, "openai/m", None),
+        ({"grade": "g.py", "meta_model": "openai/m"}, "", None),
+        ({"grade": "g.py", "harness": "."}, "", None),
+        ({"domain": "swe"}, "", None),
+        ({"domain": "code"}, "", None),
+    ],
+)
+def test_rules_need_no_container_where_no_model_wrote_what_runs(
+    tmp_path: Path, settings: dict[str, Any], author: str, backend: str | None
+) -> None:
+    for file in ("tasks.jsonl", "g.py"):
+        (tmp_path / file).write_text("")
+    (tmp_path / "own").mkdir()
+    where = {"grade": tmp_path / "g.py", "harness": str(tmp_path / "own")}
+    given = {name: where.get(name, value) for name, value in settings.items()}
+    config = frozen(tmp_path, sandbox="process", **given)
+    if author:
+        place = init_workspace(config.workspace, domain="graded", create_repo=Path.mkdir)
+        with Ledger.open(place.ledger_file) as ledger:
+            ledger.start_run("before", {"meta_model": author}, config_hash="h")
+            ledger.finish_run("before", "done")
+    if backend:
+        assert preflight.backend_of(config) == backend
+        return
+    with pytest.raises(PreflightError):
+        preflight.backend_of(config)
+
+
+def test_no_image_is_built_for_a_sandbox_that_has_none() -> None:
+    assert build_missing_image("process", pytest.fail) is False
 
 
 def test_a_server_that_cannot_be_started_is_told_before_anything_is_made(
