@@ -82,8 +82,8 @@ def summary(state: RunState) -> list[Section]:
 
 def status(state: RunState) -> list[Section]:
     """Returns where a run stands now: what happened in sentences, then the present figures."""
-    said, now = Section([Facts(_sentence_rows(state))]), Section([Facts(_present_rows(state))])
-    return present(said, now, Section(_spend_by_role(state)), _changes(state))
+    sections = (Section([Facts(rows(state))]) for rows in (_sentence_rows, _present_rows))
+    return present(*sections, Section(_spend_by_role(state)), _changes(state))
 
 
 def page(state: RunState, *, every_metric: bool = False) -> Page:
