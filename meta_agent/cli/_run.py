@@ -36,6 +36,12 @@ def evolve(
             show_default=False,
         ),
     ] = None,
+    measured: Annotated[
+        bool,
+        typer.Option(
+            "--measure", help="With --dry-run: time a few steps of training here, and say minutes."
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Improve a harness: propose edits, train, compare, prove, merge. The same command resumes."""
@@ -43,13 +49,14 @@ def evolve(
     from meta_agent.reports import run_sections
     from meta_agent.reports.terminal.paint import painted
 
-    if planned_for and not dry_run:
-        raise ConfigError(
-            "--for only plans a run for another machine, but this command would start a run here",
-            hint="add --dry-run, or leave --for out",
-        )
+    for flag, given in (("--for", planned_for), ("--measure", measured)):
+        if given and not dry_run:
+            raise ConfigError(
+                f"{flag} says what a run would take, but this command would start a run here",
+                hint=f"add --dry-run, or leave {flag} out",
+            )
     if dry_run:
-        _show_forecast(config, planned_for, as_json)
+        _show_forecast(config, planned_for, measured, as_json)
         return
     result = _work(lambda display: library.run(config, display))
     emit(as_json, result.to_json, lambda: painted(run_sections.summary(result.state)))
@@ -111,16 +118,19 @@ def _display() -> Iterator[Display]:
         display.close()
 
 
-def _show_forecast(config: RunConfig, planned_for: str | None, as_json: bool) -> None:
+def _show_forecast(
+    config: RunConfig, planned_for: str | None, measured: bool, as_json: bool
+) -> None:
     from meta_agent.composition import library
     from meta_agent.policies.training.devices import planned
     from meta_agent.reports.terminal.forecast import forecast as drawing
 
     with stdout_for_data():
         predicted = library.forecast(config, planned(planned_for) if planned_for else None)
+        minutes = library.minutes_of(predicted.config) if measured else None
     emit(
         as_json,
-        predicted.to_json,
+        lambda: predicted.to_json() | {"minutes": minutes},
         lambda: drawing(
             predicted.config.to_json(),
             predicted.plan.to_json(),
@@ -129,5 +139,6 @@ def _show_forecast(config: RunConfig, planned_for: str | None, as_json: bool) ->
             predicted.placing.workers,
             predicted.work,
             predicted.step_attempts,
+            minutes,
         ),
     )

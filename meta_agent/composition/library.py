@@ -233,6 +233,16 @@ def forecast(config: RunConfig, planned: list[Device] | None = None) -> Forecast
     return forecast_run(config, planned)
 
 
+def minutes_of(config: RunConfig) -> tuple[float, float]:
+    """Returns the fewest and the most minutes of a staged run, from steps that it makes and times.
+
+    Raises ConfigError if the policy is not trained in legs.
+    """
+    from meta_agent.composition.timing import minutes_of as timed
+
+    return timed(config)
+
+
 def _run_with_display(
     stop: threading.Event, on_event: Callable[[Event], None] | None, config: RunConfig
 ) -> Result:

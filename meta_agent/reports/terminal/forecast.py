@@ -29,12 +29,13 @@ def forecast(
     workers: int,
     work: tuple[int, int] | None,
     step_attempts: tuple[int, int] | None = None,
+    minutes: tuple[float, float] | None = None,
 ) -> RenderableType:
     """Returns everything that `evolve --dry-run` prints: settings, sizes, calls and costs.
 
     `memory` is what one training takes (None: nothing is trained). `workers` is the number of
     parallel trainings, `work` the most attempts and tokens. `step_attempts` are the fewest and the
-    most attempts of a training step.
+    most attempts of a training step, `minutes` the fewest and the most of the run.
     """
     by_role = Table(_COLUMNS, list(_by_role(estimate)), numbers=range(2, 6), whole=(0,))
     sizes = Facts([(name, value_text(value)) for name, value in plan.items()])
@@ -46,6 +47,9 @@ def forecast(
         attempts, tokens = work
         facts.append(("attempts", f"at most {attempts:,}, and those at vault tasks"))
         facts.append(("tokens of the policy", f"at most {_count(tokens)}; --limits lowers this"))
+    if minutes is not None:
+        low, high = minutes
+        facts.append(("time", f"{low:.0f} to {high:.0f} minutes, by steps timed on this machine"))
     return painted(
         present(
             Section([settings_table(config)]),
