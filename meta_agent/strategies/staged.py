@@ -12,7 +12,8 @@ training, so one of them at a time is tried by the next leg. What is accepted is
 from the next leg on. A leg that did harm (`leg`) is taken back with the edits that came with it.
 The training ends if no budget is left for a leg, or if a leg that taught nothing brings no edit.
 
-The version with the most clean success on search tasks is claimed, once, on the confirm split.
+The version with the most clean success on search tasks is claimed, once, on the confirm split. Of
+two with equal success it is the one with fewer edits.
 Every step is journalled, so a killed run ends on the same bits.
 
 Not covered: proof over training seeds, which `full` makes; policies that train in seconds.
@@ -148,9 +149,15 @@ class _Training:
             return leg
         self._stays = Point(self._tried, leg.end)
         self._metrics += leg.end.trained.metrics
-        if leg.end.evaluation.clean >= self._best.weights.evaluation.clean:
+        if self._does_better(leg):
             self._best = self._stays
         return leg
+
+    def _does_better(self, leg: Leg) -> bool:
+        """Returns True if a leg is the best so far. Of two equals, the one with fewer edits is."""
+        clean, best = leg.end.evaluation.clean, self._best.weights.evaluation.clean
+        is_as_small = len(self._tried.members) <= len(self._best.stand.members)
+        return clean > best or (clean == best and is_as_small)
 
     def _return_lead(self, name: str, stand: Stand) -> None:
         move_lead(self._run, name, max(self.read), stand.version.commit, stand.candidates)
