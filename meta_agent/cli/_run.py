@@ -49,8 +49,8 @@ def evolve(
     from meta_agent.reports import run_sections
     from meta_agent.reports.terminal.paint import painted
 
-    for flag, given in (("--for", planned_for), ("--measure", measured)):
-        if given and not dry_run:
+    for flag, value in (("--for", planned_for), ("--measure", measured)):
+        if value and not dry_run:
             raise ConfigError(
                 f"{flag} says what a run would take, but this command would start a run here",
                 hint=f"add --dry-run, or leave {flag} out",
