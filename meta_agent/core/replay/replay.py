@@ -1,35 +1,47 @@
 """Replay: stored rollouts are scored again under another reward and filter, before any training.
 
+*Alignment* is the main number. In a group, of all pairs of a clean and an unclean rollout, it is
+the share that the reward orders rightly minus the share that it orders wrongly (Goodman and
+Kruskal's difference; a tie counts as neither). Groups are weighted as the filter weights them. A
+group without such a pair adds only its weight, so dropping it concentrates the signal.
+
 Promises: the harness code of both sides runs in its sandbox, and receives lines as they are stored.
-While a sandbox scores a chunk, this side parses the next and compares the one before. So three
-chunks are in memory at a time, whatever the number of records. At most `OPEN_GROUPS` other groups
-may lie between the members of a group in the stream (a store writes them together).
+While a sandbox scores a chunk, this side parses the next one. So two chunks are in memory at a
+time, whatever the number of records. At most `OPEN_GROUPS` other groups may lie between the members
+of a group in the stream (a store writes them together).
 
 Its limit: it tells how a reward orders behaviour that *was* observed. It cannot predict what a
-policy trained on it will do, or how it orders other behaviour. So its result ranks and explains; it
-never promotes. The probes (`probes`) go a little further: they score known-bad attempts, changed in
-ways that a policy could find.
+policy trained on it will do. So its result ranks and explains; it never promotes.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+import json
+import math
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import islice
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
+from meta_agent.core.errors import IntegrityError
 from meta_agent.core.protocols import JSON, Rollout
-from meta_agent.core.replay._lines import Slim, slim
-from meta_agent.core.replay.comparison import Comparison, GroupRow, ReplayReport, Scores
-from meta_agent.core.replay.probes import ProbeSample, Score, probe
+from meta_agent.core.rollouts.record import to_line
 
 CHUNK_BYTES: Final = 512 * 1024
 OPEN_GROUPS: Final = 512
 GROUPS_PER_STEP: Final = 16
-FILTERED_AHEAD: Final = 8
-"""The most batches of groups that wait for their weights: about as many as two chunks hold."""
+DEAD_STD: Final = 1e-3
+ALIGNMENT_MOVE: Final = 0.02
+VIOLATION_MOVE: Final = 0.01
+LIMIT_OF_VALIDITY: Final = (
+    "A replay orders behaviour that was seen; it cannot predict what a policy trained on the "
+    "change will do. The attempts are those of the policy that made them: under another reward a "
+    "policy moves elsewhere, so this is counterfactual for the scoring, not for the behaviour."
+)
 
+Reading = Literal["improves", "harms", "neutral"]
 Rewards = Sequence[Mapping[str, float]]
 
 
@@ -46,22 +58,26 @@ class Scorer(Protocol):
     def begin_keep(self, groups: Sequence[Mapping[str, JSON]]) -> Callable[[], list[float]]: ...
 
 
-class _Scored(NamedTuple):
-    """A chunk of rollouts with both rewards."""
+@dataclass(frozen=True, slots=True)
+class ReplayReport:
+    """The comparison of two harnesses over the same stored rollouts.
 
-    records: Sequence[Slim]
-    before: Rewards
-    after: Rewards
+    `before` and `after` hold the figures of each harness by name.
+    """
 
+    rollouts: int
+    skipped: int  # ended by an error: training would not have scored them
+    groups: int
+    before: Mapping[str, float]
+    after: Mapping[str, float]
+    revived: int  # dead groups that come to life
+    killed: int
+    reading: Reading
+    reasons: tuple[str, ...]
+    limit: str = LIMIT_OF_VALIDITY
 
-@dataclass(slots=True)
-class _Replay:
-    """The state of one replay while rollouts stream by."""
-
-    sides: tuple[Scorer, Scorer]
-    stored_commit: str | None
-    sample: ProbeSample | None
-    comparison: Comparison = field(default_factory=Comparison)
+    def to_json(self) -> dict[str, JSON]:
+        return {**asdict(self), "reasons": list(self.reasons)}
 
 
 def replay(
@@ -71,7 +87,6 @@ def replay(
     *,
     stored_commit: str | None = None,
     groups_per_step: int = GROUPS_PER_STEP,
-    probes: bool = True,
 ) -> ReplayReport:
     """Scores rollouts (or stored lines) under two harnesses and returns the comparison.
 
@@ -82,165 +97,224 @@ def replay(
         stored_commit: the base's harness commit. Records made under it already carry the base's
             rewards, which are used as they are: the base's code then runs for its filter only.
         groups_per_step: how many groups a filter receives at once, as in training.
-        probes: whether known-bad attempts are also made to look good and scored (a bounded number).
 
     Raises:
         CandidateError: the candidate's reward or filter broke its contract.
+        IntegrityError: a line holds no rollout.
     """
-    state = _Replay(
-        (base_session, candidate_session), stored_commit, ProbeSample() if probes else None
-    )
-    comparison = state.comparison
-    waiting: deque[_Filtered] = deque()
-    for batch in _batches(_grouped(_rows(state, rollouts)), groups_per_step):
-        waiting.append(_filter(batch, state.sides))
-        if len(waiting) > FILTERED_AHEAD:
-            waiting.popleft().compare(comparison)
-    for filtered in waiting:
-        filtered.compare(comparison)
-    scores = _totals(base_session), _totals(candidate_session)
-    beaten = probe(state.sample, scores) if state.sample else ()
-    return comparison.report(beaten)
+    comparison = _Comparison()
+    scored = _scored(comparison, base_session, candidate_session, rollouts, stored_commit)
+    groups = (group for group in _grouped(scored) if len(group.before) >= 2)
+    while batch := list(islice(groups, groups_per_step)):
+        before = base_session.begin_keep([group.view(group.before) for group in batch])
+        after = candidate_session.begin_keep([group.view(group.after) for group in batch])
+        for group, old, new in zip(batch, before(), after(), strict=True):
+            comparison.add(group, old, new)
+    return comparison.report()
 
 
 # --- scoring ------------------------------------------------------------------------------------
 
 
-def _score_ahead(state: _Replay, rollouts: Iterable[Rollout | bytes]) -> Iterator[_Scored]:
-    """Yields scored chunks. One chunk is parsed here while the sandboxes score the one before."""
-    waiting: _Pending | None = None
-    for chunk in _chunks(rollouts, state.comparison):
-        sent = _send(state, chunk)
-        if waiting:
-            yield waiting.scored()
+class _Row(NamedTuple):
+    """One rollout with both totals."""
+
+    record: Mapping[str, JSON]
+    before: float
+    after: float
+
+
+def _scored(
+    comparison: _Comparison,
+    base: Scorer,
+    candidate: Scorer,
+    rollouts: Iterable[Rollout | bytes],
+    stored_commit: str | None,
+) -> Iterator[_Row]:
+    """Yields rollouts with both totals. The next chunk is parsed while the sandboxes score one."""
+
+    def send(records: list[dict[str, JSON]], lines: list[bytes]) -> Callable[[], Iterator[_Row]]:
+        stored = [record["rewards"] for record in records]
+        is_scored = all(
+            record["rewards"] and record["harness_commit"] == stored_commit for record in records
+        )
+        before = (lambda: stored) if is_scored else base.begin_reward(lines)
+        after = candidate.begin_reward(lines)
+        return lambda: (
+            _Row(record, total(old, base.weights), total(new, candidate.weights))
+            for record, old, new in zip(records, before(), after(), strict=True)
+        )
+
+    waiting: Callable[[], Iterator[_Row]] = lambda: iter(())  # noqa: E731
+    for records, lines in _chunks(comparison, rollouts):
+        sent = send(records, lines)
+        yield from waiting()
         waiting = sent
-    if waiting:
-        yield waiting.scored()
-
-
-class _Pending(NamedTuple):
-    records: Sequence[Slim]
-    before: Callable[[], Rewards]
-    after: Callable[[], Rewards]
-
-    def scored(self) -> _Scored:
-        return _Scored(self.records, self.before(), self.after())
-
-
-def _send(state: _Replay, chunk: Sequence[Slim]) -> _Pending:
-    lines = [record.line for record in chunk]
-    base_is_scored = all(r.rewards and r.harness_commit == state.stored_commit for r in chunk)
-    before = (
-        (lambda: [r.rewards for r in chunk])
-        if base_is_scored
-        else state.sides[0].begin_reward(lines)
-    )
-    return _Pending(chunk, before, state.sides[1].begin_reward(lines))
+    yield from waiting()
 
 
 def _chunks(
-    rollouts: Iterable[Rollout | bytes], comparison: Comparison
-) -> Iterator[Sequence[Slim]]:
-    chunk: list[Slim] = []
+    comparison: _Comparison, rollouts: Iterable[Rollout | bytes]
+) -> Iterator[tuple[list[dict[str, JSON]], list[bytes]]]:
+    records: list[dict[str, JSON]] = []
+    lines: list[bytes] = []
     size = 0
-    for record in map(slim, rollouts):
-        if record.failed:
+    for rollout in rollouts:
+        line = to_line(rollout) if isinstance(rollout, Rollout) else rollout
+        record = _read(line)
+        if record["error"] is not None:
             comparison.skipped += 1
             continue
-        chunk.append(record)
-        size += len(record.line)
+        comparison.rollouts += 1
+        records.append(record)
+        lines.append(line if line.endswith(b"\n") else line + b"\n")
+        size += len(line)
         if size >= CHUNK_BYTES:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
+            yield records, lines
+            records, lines, size = [], [], 0
+    if records:
+        yield records, lines
 
 
-def _totals(side: Scorer) -> Score:
-    """Returns a function that starts scoring lines, and returns a function for their totals."""
+_KEYS: Final = frozenset(
+    {"group_id", "task_key", "harness_commit", "rewards", "outcome", "flags", "error"}
+)
 
-    def begin(lines: Sequence[bytes]) -> Callable[[], list[float]]:
-        reply = side.begin_reward(lines)
-        return lambda: [total(rewards, side.weights) for rewards in reply()]
 
-    return begin
+def _read(line: bytes) -> dict[str, JSON]:
+    try:
+        record = json.loads(line)
+        return {key: record[key] for key in _KEYS}
+    except (ValueError, TypeError, KeyError) as error:
+        raise IntegrityError(
+            f"a stored line holds no rollout: {error!r}; restore the workspace from a copy"
+        ) from error
+
+
+def total(rewards: Mapping[str, float], weights: Mapping[str, float]) -> float:
+    """Returns the weighted sum of reward components, as in training. A missing weight is 1."""
+    return sum(weights.get(name, 1.0) * value for name, value in rewards.items())
 
 
 # --- grouping -----------------------------------------------------------------------------------
 
 
-class _Row(NamedTuple):
-    """One rollout with both totals."""
+@dataclass(slots=True)
+class _Group:
+    """One group of rollouts: total rewards before and after a change, and the true outcomes."""
 
-    record: Slim
-    before: float
-    after: float
+    task_key: str
+    before: list[float] = field(default_factory=list)
+    after: list[float] = field(default_factory=list)
+    outcomes: list[bool] = field(default_factory=list)
+    clean: list[bool] = field(default_factory=list)  # solved without flags
 
-
-def _rows(state: _Replay, rollouts: Iterable[Rollout | bytes]) -> Iterator[_Row]:
-    sides, sample = state.sides, state.sample
-    for chunk in _score_ahead(state, rollouts):
-        before = _scores(chunk.records, chunk.before, sides[0].weights)
-        after = _scores(chunk.records, chunk.after, sides[1].weights)
-        state.comparison.add_chunk(before, after)
-        for row in map(_Row, chunk.records, before.totals, after.totals):
-            if sample is not None:
-                sample.add(row.record, row.before, row.after)
-            yield row
+    def view(self, rewards: Sequence[float]) -> dict[str, JSON]:
+        """Returns the group as a harness's filter receives it, with `rewards` as totals."""
+        return {"task_key": self.task_key, "rewards": list(rewards), "outcomes": self.outcomes}
 
 
-def _scores(records: Sequence[Slim], parts: Rewards, weights: Mapping[str, float]) -> Scores:
-    totals = [total(rewards, weights) for rewards in parts]
-    return Scores(totals, [record.clean for record in records], parts, weights)
-
-
-def total(rewards: Mapping[str, float], weights: Mapping[str, float]) -> float:
-    """Returns the weighted sum of reward components, as in training. A missing weight is 1."""
-    whole = 0.0
-    for name, value in rewards.items():
-        whole += weights.get(name, 1.0) * value
-    return whole
-
-
-def _grouped(rows: Iterable[_Row]) -> Iterator[GroupRow]:
+def _grouped(rows: Iterable[_Row]) -> Iterator[_Group]:
     """Yields whole groups, the longest unchanged first. The stream decides the order."""
-    open_groups: OrderedDict[str, GroupRow] = OrderedDict()
+    open_groups: OrderedDict[str, _Group] = OrderedDict()
     for record, before, after in rows:
-        group = open_groups.get(record.group_id)
-        if group is None:
-            group = open_groups[record.group_id] = GroupRow(record.task_key)
-            if len(open_groups) > OPEN_GROUPS:
-                yield open_groups.popitem(last=False)[1]
-        else:
-            open_groups.move_to_end(record.group_id)
-        group.add(before, after, record)
+        group = open_groups.setdefault(record["group_id"], _Group(record["task_key"]))
+        open_groups.move_to_end(record["group_id"])
+        outcome = bool(record["outcome"])
+        group.before.append(before)
+        group.after.append(after)
+        group.outcomes.append(outcome)
+        group.clean.append(outcome and not record["flags"])
+        if len(open_groups) > OPEN_GROUPS:
+            yield open_groups.popitem(last=False)[1]
     yield from open_groups.values()
 
 
-# --- filtering ----------------------------------------------------------------------------------
+# --- comparing ----------------------------------------------------------------------------------
 
 
-class _Filtered(NamedTuple):
-    """A batch of groups, and the weights that both filters will give them."""
+@dataclass(slots=True)
+class _Side:
+    """Accumulates how one harness's reward and filter treat groups of stored rollouts."""
 
-    groups: Sequence[GroupRow]
-    before: Callable[[], list[float]]
-    after: Callable[[], list[float]]
+    dead: int = 0
+    violations: int = 0  # pairs in which the unclean rollout scores higher
+    pairs: int = 0  # of a clean and an unclean rollout of a group
+    weight: float = 0.0
+    aligned: float = 0.0
 
-    def compare(self, comparison: Comparison) -> None:
-        for group, old, new in zip(self.groups, self.before(), self.after(), strict=True):
-            comparison.add_group(group, old, new)
+    def add(self, rewards: Sequence[float], clean: Sequence[bool], weight: float) -> bool:
+        """Adds a group. Returns True if its rewards are all equal: it would teach nothing."""
+        good = sorted(r for r, is_clean in zip(rewards, clean, strict=True) if is_clean)
+        bad = [r for r, is_clean in zip(rewards, clean, strict=True) if not is_clean]
+        wrong = sum(bisect_left(good, r) for r in bad)
+        tied = sum(bisect_right(good, r) for r in bad) - wrong
+        pairs = len(good) * len(bad)
+        is_dead = _std(rewards) < DEAD_STD
+        self.dead += is_dead
+        self.violations += wrong
+        self.pairs += pairs
+        self.weight += weight
+        if pairs:
+            self.aligned += weight * (pairs - tied - 2 * wrong) / pairs
+        return is_dead
+
+    def figures(self, groups: int) -> dict[str, float]:
+        return {
+            "dead_group_ratio": _share(self.dead, groups),
+            "ordering_violations": _share(self.violations, self.pairs),
+            "alignment": _share(self.aligned, self.weight),
+        }
 
 
-def _batches(groups: Iterable[GroupRow], size: int) -> Iterator[list[GroupRow]]:
-    """Yields `size` groups at a time, without groups of one rollout, which have no order."""
-    groups = iter(groups)
-    while step := list(islice(groups, size)):
-        if batch := [group for group in step if len(group.before) >= 2]:
-            yield batch
+@dataclass(slots=True)
+class _Comparison:
+    """Accumulates the comparison of two rewards and filters, in constant memory."""
+
+    before: _Side = field(default_factory=_Side)
+    after: _Side = field(default_factory=_Side)
+    rollouts: int = 0
+    skipped: int = 0
+    groups: int = 0
+    revived: int = 0
+    killed: int = 0
+
+    def add(self, group: _Group, weight_before: float, weight_after: float) -> None:
+        self.groups += 1
+        was_dead = self.before.add(group.before, group.clean, weight_before)
+        is_dead = self.after.add(group.after, group.clean, weight_after)
+        self.revived += was_dead and not is_dead
+        self.killed += is_dead and not was_dead
+
+    def report(self) -> ReplayReport:
+        before, after = self.before.figures(self.groups), self.after.figures(self.groups)
+        reading, reasons = self._reading(before, after)
+        return ReplayReport(
+            *(self.rollouts, self.skipped, self.groups, before, after),
+            *(self.revived, self.killed, reading, reasons),
+        )
+
+    def _reading(
+        self, before: Mapping[str, float], after: Mapping[str, float]
+    ) -> tuple[Reading, tuple[str, ...]]:
+        if not self.groups:
+            return "neutral", ("no group of two or more: a replay has nothing to compare",)
+        aligned, wrong = "alignment", "ordering_violations"
+        gain = after[aligned] - before[aligned]
+        reasons = (
+            f"alignment with clean success {before[aligned]:.3f} -> {after[aligned]:.3f}",
+            f"ordering violations {before[wrong]:.1%} -> {after[wrong]:.1%}",
+            f"dead groups {self.before.dead} -> {self.after.dead} of {self.groups}",
+        )
+        if gain <= -ALIGNMENT_MOVE or after[wrong] - before[wrong] >= VIOLATION_MOVE:
+            return "harms", reasons
+        return ("improves" if gain >= ALIGNMENT_MOVE else "neutral"), reasons
 
 
-def _filter(groups: list[GroupRow], sides: tuple[Scorer, Scorer]) -> _Filtered:
-    before = sides[0].begin_keep([group.view(group.before) for group in groups])
-    after = sides[1].begin_keep([group.view(group.after) for group in groups])
-    return _Filtered(groups, before, after)
+def _std(values: Sequence[float]) -> float:
+    mean = sum(values) / len(values)
+    return math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from meta_agent.core.errors import CandidateError, ConfigError
@@ -13,8 +13,7 @@ from meta_agent.core.lab.static import static_check
 from meta_agent.core.loop.records import Collected, Tested, failure
 from meta_agent.core.loop.run import Run
 from meta_agent.core.protocols import JSON, Candidate, Factor, HarnessTree
-from meta_agent.core.replay.comparison import ReplayReport
-from meta_agent.core.replay.replay import replay
+from meta_agent.core.replay.replay import ReplayReport, replay
 from meta_agent.core.slices import listed
 
 REPLAYED: Final[frozenset[Factor]] = frozenset({"reward", "filter"})
@@ -103,14 +102,12 @@ def backtest(run: Run, tested: Tested) -> str:
     """Returns why a replay speaks against an edit of reward or filter, or "" if it speaks for it.
 
     It speaks for an edit that orders the stored attempts more as clean success does, or that harms
-    nothing and lets dead groups teach. It never does if a known trick would beat the new reward.
+    nothing and lets dead groups teach.
     """
     step = run.ledger.step(f"{tested.candidate.id}/replay")
     numbers: JSON = step.fields.get("numbers") if step and step.is_done else None
     if not numbers:
         return "there are no stored training attempts to replay it on"
-    if any(finding.code == "replay.hackable" for finding in tested.findings):
-        return "a known trick would beat it on the stored attempts"
     why = f"replayed on {numbers['rollouts']} stored attempts: {'; '.join(numbers['reasons'])}"
     revives = numbers["revived"] > numbers["killed"]
     speaks_for = numbers["reading"] == "improves" or (numbers["reading"] == "neutral" and revives)
@@ -140,20 +137,7 @@ def _replay_row(run: Run, collected: Collected, candidate: Candidate, tree: Harn
         report = fairly(lambda: replayed(run, collected, tree))
     except CandidateError as error:
         return _screen_row(candidate, "replay", [failure(error, "replay")])
-    return {**_screen_row(candidate, "replay", list(_suspect(report))), "numbers": report.brief()}
-
-
-def _suspect(report: ReplayReport) -> Iterator[Finding]:
-    """Warns of a reward that a known trick beats. It is no veto: training may never find it."""
-    if tricks := report.hackable:
-        counts = ", ".join(f"{trick.name} {trick.beats_after} of {trick.tried}" for trick in tricks)
-        yield Finding(
-            "replay.hackable",
-            "warn",
-            f"known-bad attempts beat clean ones once they are changed: {counts}",
-            tuple(f"{trick.name}: {trick.what} {trick.worst}" for trick in tricks),
-            {trick.name: trick.after for trick in tricks},
-        )
+    return {**_screen_row(candidate, "replay", []), "numbers": report.to_json()}
 
 
 def replayed(run: Run, collected: Collected, after: HarnessTree) -> ReplayReport:
