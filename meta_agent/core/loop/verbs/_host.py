@@ -54,7 +54,7 @@ class Host(Experiments):
             report = fairly(lambda: replayed(self.run, self.collected, tree))
         except (CandidateError, ConfigError) as error:
             return Rehearsal(False, f"The replay fails: {str(error)[:1000]}")
-        return Rehearsal(True, "\n".join(_lines("", report.brief())))
+        return Rehearsal(True, "\n".join(_lines("", report.to_json())))
 
     def tell(self, text: str) -> None:
         self.run.note(text)
