@@ -1,7 +1,7 @@
 """What a proposer receives, and what it returns. A proposer suggests changes of the harness.
 
 `Proposer` is all that the loop knows. Rules and language models implement it. A draft of either is
-a git pack from a sandbox, which becomes a candidate only after quarantine checks.
+a set of edited files, which becomes a candidate only after the checks of `HarnessRepo.admit`.
 
 Does not cover: whether a draft is admitted, tested or any good.
 """
@@ -242,14 +242,13 @@ class Brief:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A proposed change that was committed in a sandbox and not yet admitted as a candidate."""
+    """A proposed change of files, not yet admitted as a candidate."""
 
     index: int
     hypothesis: Hypothesis
     subject: str
-    message: str  # what the host wants to read on the one commit
-    tip: str  # a claim of the sandbox
-    pack: bytes
+    message: str  # of its commit, as the host writes it
+    edits: Mapping[str, bytes | None]  # new contents by path; None: removed
     spend: Mapping[str, JSON] = field(default_factory=dict)
 
 

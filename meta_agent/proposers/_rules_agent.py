@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from meta_agent.core.errors import CandidateError
 from meta_agent.core.evidence import Evidence
-from meta_agent.core.lab.fair import fairly
-from meta_agent.core.proposals import RULES, Brief, Draft, Proposed, Proposer, Refused
+from meta_agent.core.proposals import RULES, Brief, Draft, Proposed, Proposer
 from meta_agent.proposers._trials import small_edits
 from meta_agent.proposers.rules_table import Proposal, best, place, propose
-from meta_agent.proposers.workbench import committed
+from meta_agent.proposers.workbench import drafted
 
 
 class RulesAgent(Proposer):
@@ -70,9 +68,5 @@ def _small_edits(brief: Brief) -> list[Proposal]:
     return small_edits(brief.tree, brief.host.sample, grant.attempts, brief.tried)
 
 
-def _draft(brief: Brief, index: int, proposal: Proposal) -> Draft | Refused:
-    hypothesis, subject = proposal.hypothesis, proposal.subject
-    try:
-        return fairly(lambda: committed(brief.host, index, hypothesis, subject, proposal.edits))
-    except CandidateError as error:
-        return Refused(index, hypothesis.statement, str(error), error.reason)
+def _draft(brief: Brief, index: int, proposal: Proposal) -> Draft:
+    return drafted(brief.host, index, proposal.hypothesis, proposal.subject, proposal.edits)

@@ -1,8 +1,8 @@
 """A coding agent that a person has logged into, as a `Proposer`: `--meta-model agent:NAME`.
 
 For each candidate the program gets a new folder with the harness and the evidence, edits files in
-it, and writes `hypothesis.json`. The folder is then read as plain bytes. They become a commit in a
-sandbox, as for every other author, and pass the same quarantine, checks and gate.
+it, and writes `hypothesis.json`. The folder is then read as plain bytes. The host makes a
+commit of them, after the same checks as for every other author.
 
 Promises: no git repository and no link that the program made is opened. The result of a session is
 recorded in `<workspace>/agents/<run>/`, so a run that is resumed repeats no session. The
@@ -46,7 +46,7 @@ from meta_agent.proposers.team._experiments import draft_of
 from meta_agent.proposers.team._fence import visible
 from meta_agent.proposers.team._prompts import Prompts
 from meta_agent.proposers.team._tools import ToolError, line_of
-from meta_agent.proposers.workbench import committed
+from meta_agent.proposers.workbench import drafted
 
 HARNESS: Final = "harness"
 HYPOTHESIS: Final = "hypothesis.json"
@@ -174,7 +174,7 @@ class CodingAgent(Proposer):
         host, index = work.case.brief.host, work.index
         edits, hypothesis, subject = self._finished(work)
         host.tell(f"idea {index}: {hypothesis.factor}: {hypothesis.statement}")
-        return committed(host, index, hypothesis, subject, edits, work.spend.to_json())
+        return drafted(host, index, hypothesis, subject, edits, work.spend.to_json())
 
     def _finished(self, work: _Work) -> tuple[Edits, Hypothesis, str]:
         """Returns checked edits, hypothesis and subject; a second session may correct them."""
@@ -328,7 +328,7 @@ def _plain_files(root: Path, base: Mapping[str, bytes]) -> Iterator[tuple[str, b
         links = [name for name in folders if _is_link(handle, name)]
         for name in [*links, *sorted(set(names) - {".git"})]:
             path = (Path(top) / name).relative_to(root).as_posix()
-            data = _content(handle, name, path, limits.object_bytes)
+            data = _content(handle, name, path, limits.file_bytes)
             count, size = count + 1, size + len(data)
             if count > limits.files or size > limits.total_bytes:
                 raise CandidateError(

@@ -2,12 +2,10 @@
 it.
 
 Promises: the author, rules or model, works on files and commits with git as usual. The host only
-sees what comes back over the sandbox's pipe: file texts, a commit id and a pack. Ids are
-reproducible: identity and dates are given.
+sees file texts that come back over the sandbox's pipe, and makes a commit of them itself.
 
-Does not cover: trusting any of it. `HarnessRepo.admit` judges the pack; the commit id here is a
-claim. Evidence is write-protected against accidents, not against a hostile author, and is never
-read back.
+Does not cover: trusting any of it. `HarnessRepo.admit` judges the edits. Evidence is
+write-protected against accidents, not against a hostile author, and is never read back.
 """
 
 from __future__ import annotations
@@ -17,11 +15,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from meta_agent.core.errors import CandidateError, GuestError, SandboxError
-from meta_agent.core.history import EMAIL, NAME, AdmissionLimits, HarnessRepo
+from meta_agent.core.history import EMAIL, NAME, HarnessRepo
 from meta_agent.core.proposals import Draft, HostServices
 from meta_agent.core.protocols import JSON, ExecResult, Hypothesis, Sandbox
 
 REPO, EVIDENCE = "repo", "evidence"
+_GONE = "000000"
+_REGULAR = frozenset({"100644", "100755", _GONE})
+_OUTPUT_BYTES = 8 << 20
 _COMMAND_SEC = 60.0
 _CONFIG = f"[user]\n\tname = {NAME}\n\temail = {EMAIL}\n[core]\n\tautocrlf = false\n"
 _OID = re.compile(r"[0-9a-f]{40}")
@@ -39,7 +40,7 @@ def open_workbench(
         yield Workbench(sandbox, repo, base, evidence=evidence, when=when)
 
 
-def committed(
+def drafted(
     host: HostServices,
     index: int,
     hypothesis: Hypothesis,
@@ -47,15 +48,13 @@ def committed(
     edits: Mapping[str, bytes | str | None],
     spend: Mapping[str, JSON] | None = None,
 ) -> Draft:
-    """Commits `edits` (path to content; None: removed) in a new sandbox; returns the commit.
+    """Returns candidate `index` with `edits` (path to content; None: removed).
 
-    `spend` is what the edits cost. Raises CandidateError if they change no file.
+    `spend` is what the edits cost.
     """
+    contents = {p: data.encode() if isinstance(data, str) else data for p, data in edits.items()}
     message = host.message(index, hypothesis, subject)
-    with open_workbench(host, index, {}) as bench:
-        bench.apply(edits)
-        tip = bench.commit(message)
-        return Draft(index, hypothesis, subject, message, tip, bench.hand_back(), spend or {})
+    return Draft(index, hypothesis, subject, message, contents, spend or {})
 
 
 class Workbench:
@@ -76,7 +75,7 @@ class Workbench:
         """
         self._sandbox = sandbox
         self.base = base
-        self._when = self._first = repo.when(base) + 1 if when is None else when
+        self._when = repo.when(base) + 1 if when is None else when
         self._cloned = False
         self._clone(repo.pack(base))
         self._cloned = True
@@ -123,20 +122,31 @@ class Workbench:
         self._when += 1
         return self.tip()
 
-    def squash(self, message: str) -> str:
-        """Drops uncommitted changes, turns all commits since the clone into one, returns its id.
+    def changed(self) -> dict[str, str]:
+        """Returns `committed()`; raises CandidateError if it is empty, or for a link or odd file."""
+        changed = self.committed()
+        if not changed:
+            raise CandidateError("the commits change no file; change at least one", reason="empty")
+        odd = next((path for path, mode in changed.items() if mode not in _REGULAR), None)
+        if odd is not None:
+            message = f"{odd} is not a regular file (git mode {changed[odd]})"
+            raise CandidateError(message, reason="not_a_regular_file")
+        return changed
 
-        Raises CandidateError if these commits change no file. The clone's git settings may still
-        change the message, so the host compares it.
+    def edits(self) -> dict[str, bytes | None]:
+        """Drops uncommitted changes; returns what all commits since the clone changed, by path.
+
+        None stands for a removed file. Raises CandidateError if a file cannot be taken.
         """
         self._git("reset", "-q", "--hard")
-        self._git("reset", "-q", "--soft", self.base)
-        self._when = self._first
-        if not self._git("diff", "--cached", "--name-only", "-z").stdout:
-            raise CandidateError("the commits change no file; change at least one", reason="empty")
-        hooks = ("-c", "core.hooksPath=/dev/null", "-c", "commit.gpgSign=false")
-        self._git(*hooks, "commit", "-q", "--no-verify", "-F", "-", stdin=message.encode())
-        return self.tip()
+        kept = [path for path, mode in self.changed().items() if mode != _GONE]
+        contents = self._read_all(kept)
+        if lost := [path for path in kept if path not in contents]:
+            raise CandidateError(
+                f"{lost[0]!r} cannot be read: use letters and digits in its name",
+                reason="path_name",
+            )
+        return {path: contents.get(path) for path in self.changed()}
 
     def uncommitted(self) -> list[str]:
         """Returns the paths of the clone that differ from its last commit, new files included."""
@@ -156,7 +166,10 @@ class Workbench:
 
     def files(self) -> dict[str, bytes]:
         """Returns the clone's regular files by path. Raises CandidateError if unreadable."""
-        places = {f"{REPO}/{path}": path for path in self.paths()}
+        return self._read_all(self.paths())
+
+    def _read_all(self, paths: Sequence[str]) -> dict[str, bytes]:
+        places = {f"{REPO}/{path}": path for path in paths}
         try:
             texts = self._sandbox.read(list(places))
         except GuestError as error:
@@ -182,16 +195,6 @@ class Workbench:
                 f"the idea is dropped: git gave no commit id: {commit[:60]!r}", reason="bad_tip"
             )
         return commit
-
-    def hand_back(self) -> bytes:
-        """Returns a git pack of all commits since the clone. Raises CandidateError if too large."""
-        revisions = f"{self.tip()}\n^{self.base}\n".encode()
-        packed = self._git("pack-objects", "-q", "--stdout", "--revs", stdin=revisions)
-        if packed.truncated:
-            raise CandidateError(
-                "the commits are too large to be copied out; change less", reason="pack_too_large"
-            )
-        return packed.stdout
 
     def _clone(self, pack: bytes) -> None:
         # The base comes without its parents: a shallow clone, as `git clone --depth 1` makes.
@@ -238,7 +241,7 @@ class Workbench:
             env=self._environment(),
             stdin=stdin,
             timeout_sec=_COMMAND_SEC,
-            output_limit_bytes=AdmissionLimits().pack_bytes,
+            output_limit_bytes=_OUTPUT_BYTES,
         )
 
     def _environment(self) -> dict[str, str]:

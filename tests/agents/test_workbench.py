@@ -43,10 +43,11 @@ def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
 
 def admit(repo: HarnessRepo, bench: Workbench, ref: str = REF) -> str:
     admitted = repo.admit(
-        bench.hand_back(),
-        expected_tip=bench.tip(),
+        bench.edits(),
         base=bench.base,
         ref=ref,
+        message="feat: x\n",
+        when=repo.when(bench.base) + 1,
         editable=["swe/**"],
         protected=["harness.toml"],
     )
@@ -63,8 +64,8 @@ def test_an_edit_goes_all_the_way_to_main(repo: HarnessRepo, sandbox: Sandbox) -
     bench.write("swe/new/part.py", "y = 2\n")
     bench.remove("swe/old.py")
     assert "+MAX_TURNS = 8" in bench.diff()
-    tip = bench.commit("feat(scaffold): allow more turns\n\nA: 1\n")
-    assert admit(repo, bench) == tip
+    bench.commit("feat(scaffold): allow more turns")
+    admit(repo, bench)
     merged = repo.merge(REF, onto=repo.head(), message="feat: merge", trailers={"A": "1"})
     assert sorted(repo.tree(merged).files) == ["harness.toml", "swe/agent.py", "swe/new/part.py"]
 
@@ -72,11 +73,10 @@ def test_an_edit_goes_all_the_way_to_main(repo: HarnessRepo, sandbox: Sandbox) -
 def test_ids_do_not_depend_on_where_or_when(repo: HarnessRepo, sandbox: Sandbox) -> None:
     bench = Workbench(sandbox, repo, repo.head())
     bench.write("swe/agent.py", "MAX_TURNS = 8\n")
-    bench.commit("feat: x\n")
+    alone = bench.commit("feat: x\n")
+    assert admit(repo, bench) == alone, "the host makes the commit that the sandbox would make"
     bench.write("swe/agent.py", "MAX_TURNS = 9\n")
     assert bench.commit("feat: y\n") == "2f3c31589a2b701bdf46adaee1f6d7375293d7ce"
-    tip = admit(repo, bench)
-    assert repo.when(tip) == repo.when(repo.head()) + 2
 
 
 def test_a_merge_is_the_next_base(repo: HarnessRepo, sandbox: Sandbox) -> None:
@@ -90,6 +90,25 @@ def test_a_merge_is_the_next_base(repo: HarnessRepo, sandbox: Sandbox) -> None:
         repo.merge(ref, onto=repo.head(), message="feat: merge", trailers={})
     files = repo.tree(repo.head()).files
     assert {path: files[path].decode() for path in tree} == tree
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("ln -s /etc/passwd swe/link", "not_a_regular_file"),
+        ("git commit -q --allow-empty -m x", "empty"),
+        ("printf x > swe/$(printf '\\377').py", "path_name"),
+        ("rm -rf .git", "git_failed"),
+    ],
+)
+def test_what_is_no_set_of_edited_files_is_refused(
+    repo: HarnessRepo, sandbox: Sandbox, command: str, reason: str
+) -> None:
+    bench = Workbench(sandbox, repo, repo.head())
+    bench.shell(f"{command}; git add -A; git commit -q -m x", timeout_sec=9, output_limit_bytes=999)
+    with pytest.raises(CandidateError) as refusal:
+        bench.edits()
+    assert refusal.value.reason == reason
 
 
 def test_an_edit_of_nothing_is_refused(repo: HarnessRepo, sandbox: Sandbox) -> None:

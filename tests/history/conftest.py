@@ -7,7 +7,7 @@ import pytest
 
 from meta_agent.core.history import HarnessRepo
 
-from .attacker import SEED, Attacker
+from .kit import SEED
 
 
 @pytest.fixture(scope="session")
@@ -23,5 +23,5 @@ def repo(tmp_path: Path, seeded: HarnessRepo) -> HarnessRepo:
 
 
 @pytest.fixture
-def attacker(tmp_path: Path, repo: HarnessRepo) -> Attacker:
-    return Attacker(tmp_path / "attacker", repo)
+def base(repo: HarnessRepo) -> str:
+    return repo.head()

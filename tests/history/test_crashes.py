@@ -12,27 +12,27 @@ import pytest
 from meta_agent.core.history import HarnessRepo
 from meta_agent.core.history._git import Git, Ran
 
-from .attacker import EDITABLE, PROTECTED, REF, SEED, Attacker
+from .kit import REF, SEED, admit
 
 MAX_COMMANDS = 80
 
 
-def promote(path: Path, pack: bytes, tip: str) -> str:
+def promote(path: Path) -> str:
     """What the loop does with a winner, written to be repeated."""
     repo = HarnessRepo.create(path, SEED, "feat: seed harness\n")
     base = repo.log(99)[-1].commit
-    repo.admit(pack, expected_tip=tip, base=base, ref=REF, editable=EDITABLE, protected=PROTECTED)
+    admit(repo, base=base)
     merged = repo.merge(REF, onto=base, message="feat: more turns", trailers={"A": "1"})
     repo.note(merged, "PROMOTE")
     return merged
 
 
-def killed_at(command: int, after: bool, work: tuple[Path, bytes, str]) -> bool:
+def killed_at(command: int, after: bool, path: Path) -> bool:
     """Runs `promote` in a child that dies by SIGKILL at a git command; whether it got there."""
     pid = os.fork()
     if pid == 0:
         _die_at(command, after)
-        promote(*work)
+        promote(path)
         os._exit(0)
     _, status = os.waitpid(pid, 0)
     if os.WIFEXITED(status):
@@ -62,15 +62,12 @@ def test_a_promotion_killed_anywhere_is_finished_by_the_next_run(
     after: bool, tmp_path: Path
 ) -> None:
     undisturbed = HarnessRepo.create(tmp_path / "u" / "harness_repo", SEED, "feat: seed harness\n")
-    attacker = Attacker(tmp_path / "attacker", undisturbed)
-    tip = attacker.good()
-    pack = attacker.pack(tip)
-    wanted = promote(undisturbed.path, pack, tip)
+    wanted = promote(undisturbed.path)
     for command in range(1, MAX_COMMANDS):
         path = tmp_path / str(command) / "harness_repo"
-        if not killed_at(command, after, (path, pack, tip)):
+        if not killed_at(command, after, path):
             break
-        assert promote(path, pack, tip) == wanted, f"killed at command {command}"
+        assert promote(path) == wanted, f"killed at command {command}"
         log = HarnessRepo.open(path).log(9)
         assert [(e.commit, e.note) for e in log] == [(e.commit, e.note) for e in undisturbed.log(9)]
         assert (path / "swe/agent.py").read_bytes() == b"MAX_TURNS = 8\n"

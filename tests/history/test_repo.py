@@ -12,7 +12,7 @@ import pytest
 from meta_agent.core.errors import CandidateError, ConfigError, InfrastructureError, IntegrityError
 from meta_agent.core.history import EPOCH, HarnessRepo, parse_trailers
 
-from .attacker import EDITABLE, PROTECTED, REF, SEED, Attacker
+from .kit import REF, SEED, admit
 
 TRAILERS = {"Meta-Agent-Run": "r1", "Meta-Agent-Candidate": "r1/g0/c0"}
 
@@ -21,18 +21,6 @@ def user_git(repo: HarnessRepo, *argv: str) -> str:
     """git as a person in a terminal runs it."""
     ran = subprocess.run(["git", *argv], cwd=repo.path, capture_output=True, check=True, text=True)
     return ran.stdout
-
-
-def admitted(repo: HarnessRepo, attacker: Attacker, tip: str, ref: str = REF) -> str:
-    repo.admit(
-        attacker.pack(tip),
-        expected_tip=tip,
-        base=attacker.base,
-        ref=ref,
-        editable=EDITABLE,
-        protected=PROTECTED,
-    )
-    return tip
 
 
 def merge(repo: HarnessRepo, onto: str, ref: str = REF) -> str:
@@ -67,59 +55,52 @@ def test_a_seed_that_no_candidate_could_extend_is_refused(tmp_path: Path) -> Non
             HarnessRepo.create(tmp_path / "h", {path: b""}, "feat: seed\n")
 
 
-def test_a_merge_joins_both_histories_and_updates_the_files(
-    repo: HarnessRepo, attacker: Attacker
-) -> None:
-    tip = admitted(repo, attacker, attacker.good())
-    merged = merge(repo, attacker.base)
+def test_a_merge_joins_both_histories_and_updates_the_files(repo: HarnessRepo, base: str) -> None:
+    tip = admit(repo, base=base).commit
+    merged = merge(repo, base)
     top = repo.log(1)[0]
-    assert (top.commit, top.parents) == (merged, (attacker.base, tip))
+    assert (top.commit, top.parents) == (merged, (base, tip))
     assert top.trailers == TRAILERS
     assert (repo.path / "swe/agent.py").read_bytes() == b"MAX_TURNS = 8\n"
     assert user_git(repo, "status", "--porcelain") == ""
-    assert top.when == 1767225700 + 1 and repo.log(3)[-1].when == EPOCH
-    assert merge(repo, attacker.base) == merged == repo.head(), "twice is once"
-    child = Attacker(attacker.folder.with_name("second"), repo)
-    assert child.base == merged, "a pack is one commit with all its files"
-    assert child.git("rev-list", "--count", merged) == "1"
-    assert child.git("show", f"{merged}:swe/agent.py") == "MAX_TURNS = 8"
+    assert top.when == EPOCH + 2 and repo.log(3)[-1].when == EPOCH
+    assert merge(repo, base) == merged == repo.head(), "twice is once"
 
 
-def test_a_second_winner_merges_beside_the_first(repo: HarnessRepo, attacker: Attacker) -> None:
-    admitted(repo, attacker, attacker.good())
-    other = attacker.swe([("100644", b"reward.py", attacker.blob(b"WEIGHTS = {'solved': 1.0}\n"))])
+def test_a_second_winner_merges_beside_the_first(repo: HarnessRepo, base: str) -> None:
+    admit(repo, base=base)
     second = "refs/heads/candidate/r1/1"
-    admitted(repo, attacker, attacker.commit(other), second)
-    merged = merge(repo, merge(repo, attacker.base), second)
+    admit(repo, {"swe/reward.py": b"WEIGHTS = {'solved': 1.0}\n"}, base=base, ref=second)
+    merged = merge(repo, merge(repo, base), second)
     files = repo.tree(merged).files
     assert files["swe/agent.py"] == b"MAX_TURNS = 8\n"
     assert files["swe/reward.py"] == b"WEIGHTS = {'solved': 1.0}\n"
 
 
-def test_a_conflict_is_the_candidates_fault(repo: HarnessRepo, attacker: Attacker) -> None:
-    admitted(repo, attacker, attacker.good(b"MAX_TURNS = 8\n"))
+def test_a_conflict_is_the_candidates_fault(repo: HarnessRepo, base: str) -> None:
+    admit(repo, base=base)
     second = "refs/heads/candidate/r1/1"
-    admitted(repo, attacker, attacker.good(b"MAX_TURNS = 9\n"), second)
-    merged = merge(repo, attacker.base)
+    admit(repo, {"swe/agent.py": b"MAX_TURNS = 9\n"}, base=base, ref=second)
+    merged = merge(repo, base)
     with pytest.raises(CandidateError, match=r"swe/agent\.py") as refusal:
         merge(repo, merged, second)
     assert refusal.value.reason == "merge_conflict"
     assert repo.head() == merged
 
 
-def test_main_that_moved_is_never_overwritten(repo: HarnessRepo, attacker: Attacker) -> None:
-    admitted(repo, attacker, attacker.good())
+def test_main_that_moved_is_never_overwritten(repo: HarnessRepo, base: str) -> None:
+    admit(repo, base=base)
     user_git(
         repo, "-c", "user.name=u", "-c", "user.email=u@e", "commit", "--allow-empty", "-qm", "x"
     )
     moved = repo.head()
     with pytest.raises(IntegrityError, match=moved[:12]):
-        merge(repo, attacker.base)
+        merge(repo, base)
     assert repo.head() == moved
 
 
 def test_no_driver_or_hook_of_the_repository_runs(
-    repo: HarnessRepo, attacker: Attacker, tmp_path: Path
+    repo: HarnessRepo, base: str, tmp_path: Path
 ) -> None:
     canary = tmp_path / "fired"
     user_git(repo, "config", "merge.default", "evil")
@@ -134,22 +115,20 @@ def test_no_driver_or_hook_of_the_repository_runs(
         hook.parent.mkdir(exist_ok=True)
         hook.write_text(f"#!/bin/sh\ntouch {canary}\n")
         hook.chmod(0o755)
-    admitted(repo, attacker, attacker.good())
-    merged = merge(repo, attacker.base)
+    admit(repo, base=base)
+    merged = merge(repo, base)
     repo.note(merged, "fine")
     with pytest.raises(ConfigError):
         HarnessRepo.open(repo.path)
-    assert "MAX_TURNS" in repo.diff(attacker.base, merged)
+    assert "MAX_TURNS" in repo.diff(base, merged)
     assert not canary.exists()
     subprocess.run(["git", "checkout", "-q", "-B", "x"], cwd=repo.path, check=True)
     assert canary.exists()  # the control: the same traps do fire for plain git
 
 
 def test_the_callers_git_variables_are_not_seen(
-    repo: HarnessRepo, attacker: Attacker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    repo: HarnessRepo, base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tip = attacker.good()
-    pack = attacker.pack(tip)
     for name in (
         "GIT_DIR",
         "GIT_WORK_TREE",
@@ -161,10 +140,8 @@ def test_the_callers_git_variables_are_not_seen(
     monkeypatch.setenv("GIT_AUTHOR_NAME", "somebody")
     monkeypatch.setenv("GIT_CONFIG_COUNT", "broken")
     fresh = HarnessRepo.open(repo.path)
-    fresh.admit(
-        pack, expected_tip=tip, base=attacker.base, ref=REF, editable=EDITABLE, protected=PROTECTED
-    )
-    merged = merge(fresh, attacker.base)
+    admit(fresh, base=base)
+    merged = merge(fresh, base)
     assert fresh.tree(merged).files["swe/agent.py"] == b"MAX_TURNS = 8\n"
     assert len(fresh.log()) == 3
 
@@ -260,50 +237,45 @@ def test_a_live_orchestrators_lock_is_left_alone(
         HarnessRepo.open(repo.path)
 
 
-def test_a_users_edit_is_reported_and_kept(repo: HarnessRepo, attacker: Attacker) -> None:
-    admitted(repo, attacker, attacker.good())
+def test_a_users_edit_is_reported_and_kept(repo: HarnessRepo, base: str) -> None:
+    admit(repo, base=base)
     (repo.path / "swe/agent.py").write_bytes(b"mine\n")
     with pytest.raises(ConfigError, match=r"swe/agent\.py"):
         HarnessRepo.open(repo.path)
     with pytest.raises(ConfigError, match=r"swe/agent\.py"):
-        merge(repo, attacker.base)
-    assert repo.head() == attacker.base
+        merge(repo, base)
+    assert repo.head() == base
     assert (repo.path / "swe/agent.py").read_bytes() == b"mine\n"
 
 
 def test_an_untracked_file_is_kept_and_refused_where_it_is_in_the_way(
-    repo: HarnessRepo, attacker: Attacker
+    repo: HarnessRepo, base: str
 ) -> None:
-    tree = attacker.swe([("100644", b"new.py", attacker.blob(b"theirs\n"))])
-    admitted(repo, attacker, attacker.commit(tree))
+    admit(repo, {"swe/new.py": b"theirs\n"}, base=base)
     for name in ("notes.txt", "swe/new.py"):
         (repo.path / name).write_bytes(b"mine\n")
     with pytest.raises(ConfigError, match=r"swe/new\.py"):
-        merge(repo, attacker.base)
+        merge(repo, base)
     assert (repo.path / "swe/new.py").read_bytes() == b"mine\n"
     (repo.path / "swe/new.py").unlink()
-    merge(repo, attacker.base)
+    merge(repo, base)
     assert (repo.path / "notes.txt").read_bytes() == b"mine\n"
 
 
-def test_another_branch_checked_out_is_left_alone(repo: HarnessRepo, attacker: Attacker) -> None:
-    admitted(repo, attacker, attacker.good())
+def test_another_branch_checked_out_is_left_alone(repo: HarnessRepo, base: str) -> None:
+    admit(repo, base=base)
     user_git(repo, "checkout", "-q", "candidate/r1/0")
-    merged = merge(repo, attacker.base)
+    merged = merge(repo, base)
     assert repo.head() == merged
     assert user_git(repo, "status", "--porcelain") == ""
 
 
 @pytest.mark.parametrize("moment", ["before the files", "between two files", "before the index"])
-def test_a_checkout_killed_halfway_is_finished(
-    moment: str, repo: HarnessRepo, attacker: Attacker
-) -> None:
-    rows = [(b"agent.py", b"MAX_TURNS = 8\n"), (b"zz.py", b"new\n")]
-    tree = attacker.swe([("100644", name, attacker.blob(data)) for name, data in rows])
-    admitted(repo, attacker, attacker.commit(tree))
+def test_a_checkout_killed_halfway_is_finished(moment: str, repo: HarnessRepo, base: str) -> None:
+    admit(repo, {"swe/agent.py": b"MAX_TURNS = 8\n", "swe/zz.py": b"new\n"}, base=base)
     index = (repo.path / ".git/index").read_bytes()
     old = (repo.path / "swe/agent.py").read_bytes()
-    merged = merge(repo, attacker.base)
+    merged = merge(repo, base)
     (repo.path / ".git/index").write_bytes(index)
     if moment != "before the index":
         (repo.path / "swe/agent.py").write_bytes(old)

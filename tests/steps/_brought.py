@@ -8,8 +8,6 @@ from pathlib import Path
 
 from meta_agent.core.harness import parse_contract
 from meta_agent.core.history import HarnessRepo
-from meta_agent.proposers import Workbench
-from meta_agent.sandboxes import open_sandbox
 
 from ..harness.agents import AGENT
 
@@ -38,19 +36,18 @@ def written(folder: Path, files: dict[str, str]) -> Path:
 
 
 def promoted(repo: HarnessRepo, path: str, text: str) -> str:
-    """An edit through workbench, admission and merge, with a verdict on it."""
-    sandbox = open_sandbox("process", run="test")
-    try:
-        bench = Workbench(sandbox, repo, repo.head())
-        bench.write(path, text)
-        tip = bench.commit("feat(scaffold): look first\n\nHypothesis: it helps.\n")
-        pack = bench.hand_back()
-    finally:
-        sandbox.close()
+    """An edit through admission and merge, with a verdict on it."""
     contract = parse_contract(repo.tree(repo.head()))
     ref, head = "refs/heads/candidate/run/1", repo.head()
-    rules = {"editable": contract.editable, "protected": contract.protected}
-    repo.admit(pack, expected_tip=tip, base=head, ref=ref, **rules)
+    tip = repo.admit(
+        {path: text.encode()},
+        base=head,
+        ref=ref,
+        message="feat(scaffold): look first\n\nHypothesis: it helps.\n",
+        when=repo.when(head) + 1,
+        editable=contract.editable,
+        protected=contract.protected,
+    ).commit
     merged = repo.merge(ref, onto=head, message="feat: merge run/1", trailers={})
     repo.note(tip, "PROMOTE\n\n0.40 to 0.60 on 100 tasks")
     return merged

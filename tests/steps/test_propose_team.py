@@ -12,12 +12,10 @@ import pytest
 from meta_agent.composition.root import sandboxes_of
 from meta_agent.core.errors import BudgetError, CandidateError, Interrupted, ProviderError
 from meta_agent.core.ledger import Ledger
-from meta_agent.core.loop.verbs._host import Host
 from meta_agent.core.loop.verbs.propose import admit, revise
 from meta_agent.core.proposals import Draft
 from meta_agent.core.protocols import Candidate, Hypothesis
 from meta_agent.proposers import LlmTeam
-from meta_agent.proposers.workbench import open_workbench
 from meta_agent.sandboxes import engine_status
 from tests.agents._models import Call, ScriptedModels, Turn
 from tests.steps._bench import Bench
@@ -160,9 +158,6 @@ BAD: dict[str, tuple[Sequence[Turn], str]] = {
                                        + [FINISH] * 4, "uncommitted"),
     "takes its change back": ([edit(), COMMIT, shell("git revert -n HEAD && git commit -qm y")]
                             + [FINISH] * 4, "empty"),
-    "lies about its commit": ([shell("git config commit.cleanup verbatim; "
-                                     "git config i18n.commitEncoding ISO-8859-1"), *good()],
-                              "commit_headers"),
     "is rejected twice": ([*good(), edit_again(), COMMIT, FINISH], "refused_by_reviewer"),
     "is not reviewed": (good(), "not_reviewed"),
 }  # fmt: skip
@@ -233,17 +228,17 @@ def test_a_rejected_author_may_revise_once(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
-        ({"message": "feat: what the host asked for"}, "commit_text"),
+        ({"message": "feat: \u202ex"}, "commit_text"),
+        ({"edits": {"harness.toml": b""}}, "path_outside_allowlist"),
+        ({"edits": {}}, "empty"),
         ({"hypothesis": Hypothesis("reward", "s", "clean_success", "up", 0.1)}, "factor_mismatch"),
     ],
 )
-def test_the_quarantine_trusts_no_draft(bench: Bench, changes: dict[str, Any], code: str) -> None:
+def test_the_host_trusts_no_draft(bench: Bench, changes: dict[str, Any], code: str) -> None:
     collected = bench.collected()
-    with open_workbench(Host(bench.run, collected, 0), 0, {}) as clone:
-        clone.write(AGENT, bench.text(AGENT).replace("MAX_TURNS = 8", "MAX_TURNS = 9"))
-        tip = clone.commit("feat: what the author wrote")
-        told = Hypothesis("scaffold", "s", "clean_success", "up", 0.1)
-        draft = Draft(0, told, "s", "feat: what the author wrote", tip, clone.hand_back(), {})
+    edits = {AGENT: bench.text(AGENT).replace("MAX_TURNS = 8", "MAX_TURNS = 9").encode()}
+    told = Hypothesis("scaffold", "s", "clean_success", "up", 0.1)
+    draft = Draft(0, told, "s", "feat: x\n", edits)
     with pytest.raises(CandidateError) as refusal:
         admit(bench.run, collected.tree, replace(draft, **changes), 0)
     assert refusal.value.reason == code

@@ -1,14 +1,13 @@
-"""The harness's git history: candidates arrive as packs, winners are merged, verdicts become notes.
+"""The harness's git history: candidates are edited files, winners are merged, verdicts are notes.
 
-Untrusted bytes enter this folder in `HarnessRepo.admit` (`_admission.admit_pack`) alone. A sandbox
-gets `HarnessRepo.pack(base)`, works in a repository of its own, and returns a pack that its own git
-made; see `meta_agent.proposers.Workbench` for the other end.
+Untrusted bytes enter this folder in `HarnessRepo.admit` (`_admission.admit_edits`) alone. A sandbox
+gets `HarnessRepo.pack(base)`, works in a repository of its own, and hands back contents by path
+(see `meta_agent.proposers.Workbench`).
 
-Reasons of refusal (`CandidateError.reason`): `ref_name`, `ref_taken`, `bad_tip`, `pack_too_large`,
-`pack_malformed`, `pack_rejected`, `too_many_objects`, `object_too_large`, `missing_object`,
-`wrong_base`, `merge_commit`, `commit_headers`, `commit_identity`, `commit_text`,
+Reasons of refusal (`CandidateError.reason`): `ref_name`, `ref_taken`, `commit_text`,
 `message_too_large`, `not_a_regular_file`, `git_path`, `path_name`, `path_collision`,
-`path_outside_allowlist`, `too_many_files`, `empty`, `merge_conflict`, `merge_failed`.
+`path_outside_allowlist`, `too_many_files`, `file_too_large`, `tree_too_large`, `empty`,
+`merge_conflict`, `merge_failed`.
 """
 
 from meta_agent.core.history._admission import AdmittedCommit

@@ -1,42 +1,41 @@
-"""Copies a sandbox's commits into the host's repository, or refuses them with a reason.
+"""Checks a set of edited files, and makes the candidate's commit of it on the host.
 
-Promises: the host never opens a repository that a sandbox wrote. A pack (git's transfer file) is
-scanned, indexed by `git index-pack --strict --fsck-objects` in a throw-away repository, and walked
-commit by commit from its last commit back to the expected base. Only what that last commit reaches
-is copied into the host's objects; no ref moves here. A refusal is a `CandidateError`.
+Promises: no git object of a sandbox reaches the host. A sandbox or a program hands back contents by
+path; the host checks them and writes the commit itself, with its own message and date. So the same
+edits give the same commit id. A file that exists keeps its mode; a new one is no program. A refusal
+is a `CandidateError`, and then no object stays.
+
 Does not cover: moving the ref (`HarnessRepo.admit` does, by compare-and-swap), and whether the
 change is any good.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from meta_agent.core.history._git import Git, GitError, migrate, read_commit, read_object, scratch
+from meta_agent.core.history._git import Git, read_commit, read_files
 from meta_agent.core.history._limits import AdmissionLimits, refuse
-from meta_agent.core.history._pack import scan
+from meta_agent.core.history._merging import edit_commit
 from meta_agent.core.history._policy import (
-    Headers,
-    changed_paths,
     check_allowlist,
-    check_entries,
-    commit_headers,
+    check_collisions,
+    check_message,
+    check_path,
 )
-from meta_agent.core.history._tree import tree_entries
 
-_OID = re.compile(r"[0-9a-f]{40}")
+_REGULAR = frozenset({0o100644, 0o100755})
+Edits = Mapping[str, bytes | None]
+"""New contents by path; None removes the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdmittedCommit:
-    """A commit from a sandbox that passed every check and was copied into the host's repository."""
+    """A candidate's commit, which the host made of edits that passed every check."""
 
     commit: str
     tree_hash: str
-    paths: tuple[str, ...]  # every path that any of its commits changed against the base
+    paths: tuple[str, ...]  # every path that it changes against the base
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,66 +46,50 @@ class Allowlist:
     protected: Sequence[str]
 
 
-def admit_pack(
-    host: Git, pack: bytes, *, tip: str, base: str, allow: Allowlist, limits: AdmissionLimits
+def admit_edits(
+    host: Git,
+    edits: Edits,
+    *,
+    base: str,
+    message: str,
+    when: int,
+    allow: Allowlist,
+    limits: AdmissionLimits,
 ) -> AdmittedCommit:
-    """Checks the commits after `base` up to `tip` in a sandbox's git pack; copies them to `host`.
+    """Checks edits of the commit `base`, and commits those that change something, on top of it.
 
-    Returns the last commit with all changed paths. Raises CandidateError with a reason if a check
-    fails; then nothing is copied.
+    `when` is the date in seconds since the epoch. Raises CandidateError if a check fails.
     """
-    if not _OID.fullmatch(tip):
-        refuse("bad_tip", f"the sandbox named {tip[:60]!r} as its commit, which is not a commit id")
-    scan(pack, limits)
-    with scratch(host) as quarantine:
-        _index(quarantine, pack)
-        with quarantine.reader() as objects:
-            chain = _chain(objects, tip, base, limits)
-            paths = _walk(objects, chain, base, allow, limits)
-        migrate(quarantine, host, tip, base)
-        return AdmittedCommit(tip, chain[0].tree, paths)
+    with host.reader() as objects:
+        before = read_files(objects, base)
+    changed = {
+        path: data
+        for path, data in edits.items()
+        if data != (before[path][1] if path in before else None)
+    }
+    if not changed:
+        refuse("empty", "the candidate changes no file; change at least one")
+    for path in changed:
+        check_path(path, limits)
+        if path in before and before[path][0] not in _REGULAR:
+            refuse("not_a_regular_file", f"{path!r} is not a regular file: leave it as it is")
+    after = {path: data for path, (_, data) in before.items()} | changed
+    _check_sizes({path: data for path, data in after.items() if data is not None}, changed, limits)
+    check_collisions(path for path, data in after.items() if data is not None)
+    check_allowlist(changed, allow.editable, allow.protected)
+    check_message(message, limits)
+    modes = {path: mode for path, (mode, _) in before.items()}
+    commit = edit_commit(host, base, changed, message, when, modes)
+    with host.reader() as objects:
+        tree = read_commit(objects, commit).tree
+    return AdmittedCommit(commit, tree, tuple(sorted(changed)))
 
 
-def _index(quarantine: Git, pack: bytes) -> None:
-    try:
-        quarantine.run("index-pack", "--stdin", "--strict", "--fsck-objects", stdin=pack)
-    except GitError as error:
-        refuse("pack_rejected", f"git refused the commits it got: {error.stderr.strip()[-200:]!r}")
-
-
-def _chain(objects: Any, tip: str, base: str, limits: AdmissionLimits) -> list[Headers]:
-    """Returns the commits from the tip down to the base, without the base."""
-    chain: list[Headers] = []
-    at = tip
-    while at != base:
-        if len(chain) == limits.commits:
-            refuse("wrong_base", f"the base {base[:12]} is over {limits.commits} commits back")
-        chain.append(commit_headers(_raw_commit(objects, at), limits))
-        at = chain[-1].parent
-    if not chain:
-        refuse("empty", "the candidate has no commit: nothing was committed")
-    return chain
-
-
-def _raw_commit(objects: Any, oid: str) -> bytes:
-    raw = read_object(objects, oid, b"commit")
-    if raw is None:
-        refuse("missing_object", f"{oid[:12]} is neither a commit of the pack nor of the history")
-    return raw
-
-
-def _walk(
-    objects: Any, chain: list[Headers], base: str, allow: Allowlist, limits: AdmissionLimits
-) -> tuple[str, ...]:
-    """Checks every commit's tree, as people may check out any; returns the changed paths."""
-    before = tree = tree_entries(objects, read_commit(objects, base).tree, limits)
-    paths = set[str]()
-    for commit in reversed(chain):
-        tree = tree_entries(objects, commit.tree, limits)
-        changed = changed_paths(before, tree)
-        check_entries(tree, changed, limits)
-        check_allowlist(changed, allow.editable, allow.protected)
-        paths.update(changed)
-    if not changed_paths(before, tree):
-        refuse("empty", "the candidate changes no file")
-    return tuple(sorted(paths))
+def _check_sizes(after: Mapping[str, bytes], changed: Edits, limits: AdmissionLimits) -> None:
+    if len(after) > limits.files:
+        refuse("too_many_files", f"the candidate has {len(after)} files; at most {limits.files}")
+    for path, data in changed.items():
+        if data is not None and len(data) > limits.file_bytes:
+            refuse("file_too_large", f"{path!r} has {len(data)} bytes; at most {limits.file_bytes}")
+    if (total := sum(map(len, after.values()))) > limits.total_bytes:
+        refuse("tree_too_large", f"the files have {total} bytes; at most {limits.total_bytes}")

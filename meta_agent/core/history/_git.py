@@ -256,18 +256,6 @@ def migrate(source: Git, host: Git, tip: str, base: str | None = None) -> None:
     sync(host.objects / "pack")
 
 
-def read_object(repo: Any, oid: str, kind: bytes) -> bytes | None:
-    """Returns the bytes of the git object `oid`, or None if it is missing or not of type `kind`.
-
-    `repo` is what `Git.reader` yields.
-    """
-    try:
-        _, object_kind, _, data = repo.git.get_object_data(oid)
-    except ValueError:
-        return None
-    return bytes(data) if object_kind == kind else None
-
-
 def read_commit(repo: Any, oid: str) -> Commit:
     """Returns the commit `oid`, which must exist. `repo` is what `Git.reader` yields."""
     raw = repo.commit(oid)

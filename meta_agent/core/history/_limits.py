@@ -1,4 +1,4 @@
-"""Size limits for the commits that a sandbox hands back, and the function that refuses them.
+"""Size limits for the edits that a sandbox hands back, and the function that refuses them.
 
 The defaults are two orders of magnitude above what a harness edit needs.
 """
@@ -13,13 +13,10 @@ from meta_agent.core.errors import CandidateError
 
 @dataclass(frozen=True, slots=True)
 class AdmissionLimits:
-    """Limits on the commits from one sandbox. Only `pack_bytes` is a compressed size."""
+    """Limits on a candidate's files and message, in bytes, or in files."""
 
-    pack_bytes: int = 8 << 20
-    objects: int = 5_000
-    object_bytes: int = 1 << 20
+    file_bytes: int = 1 << 20
     total_bytes: int = 32 << 20
-    commits: int = 16
     files: int = 5_000
     path_bytes: int = 240
     message_bytes: int = 16 << 10

@@ -28,15 +28,24 @@ def merge_commit(host: Git, onto: str, tip: str, message: str, when: int) -> str
 
 
 def edit_commit(
-    host: Git, onto: str, edits: Mapping[str, bytes | None], message: str, when: int
+    host: Git,
+    onto: str,
+    edits: Mapping[str, bytes | None],
+    message: str,
+    when: int,
+    modes: Mapping[str, int] | None = None,
 ) -> str:
     """Creates a commit on top of `onto` with new file contents by path, and returns its id.
 
-    None as content removes the file. `when` is the date in seconds since the epoch.
+    None as content removes the file. `when` is the date in seconds since the epoch. `modes` holds
+    git's modes of files by path; a path without one becomes a regular file that is no program.
     """
     with scratch(host) as git:
         git.run("read-tree", onto)
-        rows = (_row(git, path, content) for path, content in sorted(edits.items()))
+        rows = (
+            _row(git, path, content, (modes or {}).get(path, 0o100644))
+            for path, content in sorted(edits.items())
+        )
         git.run("update-index", "-z", "--index-info", stdin=b"".join(rows))
         argv = ("commit-tree", git.line("write-tree"), "-p", onto)
         commit = git.line(*argv, stdin=message.encode(), when=when)
@@ -59,12 +68,12 @@ def revert_commit(host: Git, onto: str, commit: str, message: str, when: int) ->
         return reverting
 
 
-def _row(git: Git, path: str, content: bytes | None) -> bytes:
+def _row(git: Git, path: str, content: bytes | None, mode: int) -> bytes:
     """Returns one file as a line for `update-index`; mode 0 removes it."""
     if content is None:
         return f"0 {ZERO}\t{path}\0".encode()
     oid = git.line("hash-object", "-w", "--stdin", "--no-filters", stdin=content)
-    return f"100644 {oid}\t{path}\0".encode()
+    return f"{mode:o} {oid}\t{path}\0".encode()
 
 
 def _merged_tree(git: Git, onto: str, tip: str) -> str:

@@ -1,4 +1,4 @@
-"""Rules for what a sandbox's commits may contain: file names, tree entries and commit text.
+"""Rules for what a candidate may contain: file names and the text of its commit.
 
 Promises: a path that passes is one plain file name per component on every file system (no control
 or invisible characters, no `.git*`, no two names that differ only in case or Unicode form), and
@@ -11,17 +11,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
 from meta_agent.core.harness import matches_any
-from meta_agent.core.history._git import IDENTITY
 from meta_agent.core.history._limits import AdmissionLimits, refuse
 from meta_agent.core.parsing.unseen import unseen
 
-REGULAR_MODES = frozenset({"100644", "100755"})
-_HEADERS = ("tree", "parent", "author", "committer")
-_PERSON = re.compile(rf"{re.escape(IDENTITY)} \d{{1,11}} [+-]\d{{4}}")
 _MARKS = frozenset(" #()+,-./=@_~")
 """What people put into names beside letters and digits, and no shell expands inside of one."""
 _NEVER_FIRST = frozenset(" -#=~")
@@ -29,68 +24,13 @@ _OVERLAY = 1  # the combining class of strokes across a letter
 _RESERVED = re.compile(r"con|prn|aux|nul|(com|lpt)[0-9]|con(in|out)\$|clock\$")
 
 
-class Entry(NamedTuple):
-    """The git mode and object id of one file in a tree."""
-
-    mode: str
-    oid: str
-
-
-class Headers(NamedTuple):
-    """A parsed commit from a sandbox: the ids of its tree and parent, and its message."""
-
-    tree: str
-    parent: str
-    message: str
-
-
-def commit_headers(raw: bytes, limits: AdmissionLimits) -> Headers:
-    """Returns a sandbox's commit, parsed from git's raw bytes.
-
-    Raises CandidateError without exactly one parent, for a foreign author or a hidden character.
-    """
-    head, _, message = _text(raw, "commit_text").partition("\n\n")
-    fields = [line.split(" ", 1) for line in head.split("\n")]
-    names = tuple(field[0] for field in fields)
-    if "parent" not in names:
-        refuse("wrong_base", "the candidate's first commit does not follow its base commit")
-    if names.count("parent") > 1:
-        refuse("merge_commit", "a commit of the candidate has more than one parent")
-    if names != _HEADERS or any(len(field) != 2 for field in fields):
-        refuse("commit_headers", f"a commit has the headers {names}; only {_HEADERS} are allowed")
-    values = {field[0]: field[1] for field in fields}
-    if not (_PERSON.fullmatch(values["author"]) and _PERSON.fullmatch(values["committer"])):
-        refuse("commit_identity", f"a commit's author and committer must be {IDENTITY}")
-    _check_message(message, limits)
-    return Headers(values["tree"], values["parent"], message)
-
-
-def _check_message(message: str, limits: AdmissionLimits) -> None:
-    if len(message.encode()) > limits.message_bytes:
+def check_message(message: str, limits: AdmissionLimits) -> None:
+    """Raises CandidateError if a commit message is too long or holds a hidden character."""
+    if len(message.encode("utf-8", "surrogatepass")) > limits.message_bytes:
         refuse("message_too_large", f"a commit message has more than {limits.message_bytes} bytes")
     bad = next((c for c in message if c not in "\n\t" and unseen(c)), None)
     if bad is not None:
         refuse("commit_text", f"a commit message holds the hidden character U+{ord(bad):04X}")
-
-
-def changed_paths(base: Mapping[str, Entry], tip: Mapping[str, Entry]) -> tuple[str, ...]:
-    """Returns the sorted paths whose files differ between two trees, or are in only one of them."""
-    paths = base.keys() | tip.keys()
-    return tuple(sorted(path for path in paths if base.get(path) != tip.get(path)))
-
-
-def check_entries(
-    tip: Mapping[str, Entry], changed: Iterable[str], limits: AdmissionLimits
-) -> None:
-    """Raises CandidateError if a changed file has a bad name or mode, or if two paths collide.
-
-    `tip` holds the files of the checked commit by path.
-    """
-    for path in changed:
-        check_path(path, limits)
-        if path in tip and tip[path].mode not in REGULAR_MODES:
-            refuse("not_a_regular_file", f"{path!r} is not a regular file (mode {tip[path].mode})")
-    check_collisions(tip)
 
 
 def _plain(char: str) -> bool:
@@ -107,7 +47,7 @@ def _plain(char: str) -> bool:
 
 def check_path(path: str, limits: AdmissionLimits) -> None:
     """Raises CandidateError if a path is too long, or special to a file system, a shell or git."""
-    if len(path.encode()) > limits.path_bytes:
+    if len(path.encode("utf-8", "surrogatepass")) > limits.path_bytes:
         refuse("path_name", f"a path has more than {limits.path_bytes} bytes: {path[:60]!r}...")
     if not all(map(_plain, path)):
         refuse("path_name", f"the path {path!r} holds a hidden, wildcard or separator character")
@@ -128,13 +68,18 @@ def _starts_oddly(char: str) -> bool:
 def check_collisions(paths: Iterable[str]) -> None:
     """Raises CandidateError if two paths name the same file or folder on some file system."""
     first_spelling: dict[str, str] = {}
-    for path in paths:
+    names, folders = set(paths), set[str]()
+    for path in sorted(names):
         parts = path.split("/")
         for depth in range(1, len(parts) + 1):
             prefix = "/".join(parts[:depth])
+            if depth < len(parts):
+                folders.add(prefix)
             other = first_spelling.setdefault(_folded(prefix), prefix)
             if other != prefix:
                 refuse("path_collision", f"{prefix!r} and {other!r} are one path on some systems")
+    if both := sorted(names & folders):
+        refuse("path_collision", f"{both[0]!r} is a file and a folder")
 
 
 def _folded(name: str) -> str:
@@ -148,10 +93,3 @@ def check_allowlist(
     for path in changed:
         if not matches_any(editable, path) or matches_any(protected, path):
             refuse("path_outside_allowlist", f"this candidate may not change {path!r}")
-
-
-def _text(raw: bytes, reason: str) -> str:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError:
-        refuse(reason, "a commit's text is not UTF-8")

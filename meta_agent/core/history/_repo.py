@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from meta_agent.core.durable import sync
 from meta_agent.core.errors import IntegrityError
-from meta_agent.core.history._admission import AdmittedCommit, Allowlist, admit_pack
+from meta_agent.core.history._admission import AdmittedCommit, Allowlist, Edits, admit_edits
 from meta_agent.core.history._create import check_repository, copy_repository, create_repository
 from meta_agent.core.history._git import ZERO, Commit, Git, GitError, read_commit, read_files
 from meta_agent.core.history._limits import AdmissionLimits, refuse
@@ -211,34 +211,37 @@ class HarnessRepo:
 
     def admit(
         self,
-        pack: bytes,
+        edits: Edits,
         *,
-        expected_tip: str,
         base: str,
         ref: str,
+        message: str,
+        when: int,
         editable: Sequence[str],
         protected: Sequence[str],
         replaces: str | None = None,
         limits: AdmissionLimits | None = None,
     ) -> AdmittedCommit:
-        """Checks and stores a candidate's commits from a sandbox's git pack, and sets branch `ref`.
+        """Checks a candidate's edits of `base`, commits them on top of it, and sets branch `ref`.
 
-        The commits follow `base`. Raises CandidateError if they are refused, or if `ref` exists at
-        another commit than `expected_tip` or `replaces`. A repeated call changes nothing.
+        `edits` holds contents by path (None: removed), `when` the date in seconds since the epoch.
+        Raises CandidateError if an edit is refused, or if `ref` exists at another commit than this
+        one or `replaces`. A repeated call changes nothing.
         """
         if not _REF.fullmatch(ref) or ".." in ref or ref.endswith((".lock", ".")):
             refuse("ref_name", f"the branch {ref[:80]!r} is not named {CANDIDATES}<run>/<n>")
         allow = Allowlist(editable, protected)
         with self._writing():
-            admitted = admit_pack(
+            admitted = admit_edits(
                 self._git,
-                pack,
-                tip=expected_tip,
+                edits,
                 base=base,
+                message=message,
+                when=when,
                 allow=allow,
                 limits=limits or AdmissionLimits(),
             )
-            self._create_ref(ref, expected_tip, replaces)
+            self._create_ref(ref, admitted.commit, replaces)
         return admitted
 
     def merge(

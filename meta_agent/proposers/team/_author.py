@@ -5,7 +5,7 @@ files in a fresh one; the factor is the analyst's and stays; work that could nev
 told to the author, and ends the dialogue with its typed reason when the author does not mend it.
 
 Does not cover: admission. What the sandbox says of its commits is a claim that saves a round; the
-quarantine decides.
+host decides.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ from meta_agent.proposers.workbench import Workbench
 
 Reviewing = Callable[[Hypothesis, str, Mapping[str, str], int], Review]
 """Reviews what is handed in, for the nth time."""
-REGULAR = frozenset({"100644", "100755", "000000"})
 _SUBJECT, _STATEMENT = 60, 500
 
 
@@ -281,14 +280,7 @@ class Author:
             raise CandidateError(message, reason="uncommitted")
 
     def _require_in_bounds(self) -> None:
-        changed = self.bench.committed()
-        if not changed:
-            raise CandidateError("the commits change no file; change at least one", reason="empty")
-        odd = next((path for path, mode in changed.items() if mode not in REGULAR), None)
-        if odd is not None:
-            message = f"{odd} is not a regular file (git mode {changed[odd]})"
-            raise CandidateError(message, reason="not_a_regular_file")
-        factor = self.case.contract.factor_of(changed)
+        factor = self.case.contract.factor_of(self.bench.changed())
         if factor != self.idea.hypothesis.factor:
             raise CandidateError(
                 f"the edit changes {factor}; change only {self.idea.hypothesis.factor}",

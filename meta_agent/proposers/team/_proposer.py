@@ -38,7 +38,7 @@ class Proposer:
     _spend: Spend = field(default_factory=Spend)
 
     def draft(self) -> Draft | Refused:
-        """Returns the candidate with its commit as a git pack, or the reason why there is none."""
+        """Returns the candidate with its edited files, or the reason why there is none."""
         try:
             return fairly(self._draft)
         except CandidateError as error:
@@ -53,10 +53,9 @@ class Proposer:
             finished = self._work(bench)
             host = self.case.brief.host
             message = host.message(self.index, finished.hypothesis, finished.subject)
-            tip = bench.squash(message)
-            pack = bench.hand_back()
+            edits = bench.edits()
         hypothesis, spend = finished.hypothesis, self._spend.to_json()
-        return Draft(self.index, hypothesis, finished.subject, message, tip, pack, spend)
+        return Draft(self.index, hypothesis, finished.subject, message, edits, spend)
 
     def _work(self, bench: Workbench) -> Finished:
         author = Author(self.case, self.idea, bench, self.line.fence, self.review, self.grant)

@@ -1,6 +1,6 @@
-"""Asks the meta-agent for candidates, and admits the commits that it hands back from a sandbox.
+"""Asks the meta-agent for candidates, and makes commits of the edits that it hands back.
 
-Rules and language models hand back the same drafts. Both pass the same quarantine.
+Rules and language models hand back the same drafts. Both pass the same checks.
 """
 
 from __future__ import annotations
@@ -153,23 +153,23 @@ def _bottleneck(answers: Sequence[Draft | Refused]) -> str | None:
 
 
 def admit(run: Run, base: HarnessTree, draft: Draft, generation: int) -> Candidate:
-    """Checks the commit of a proposed change and returns it as a candidate.
+    """Commits a proposed change on `base` and returns it as a candidate.
 
-    Raises CandidateError if the commit is refused.
+    Raises CandidateError if the change is refused.
     """
     hypothesis, name = draft.hypothesis, f"g{generation}/c{draft.index}"
     ref = f"refs/heads/candidate/{run.id}/{name.replace('/', '')}"
     contract = parse_contract(base)
     commit = run.repo.admit(
-        draft.pack,
-        expected_tip=draft.tip,
+        draft.edits,
         base=base.commit,
         ref=ref,
+        message=draft.message,
+        when=run.date(generation, draft.index),
         editable=contract.editable,
         protected=contract.protected,
         replaces=run.repo.tip(ref),
     )
-    _require_one_commit(run, draft, base.commit)
     factor = _factor(contract, commit.paths, hypothesis)
     if untrainable := [f for f in (factor, *hypothesis.factors) if f not in run.factors]:
         raise CandidateError(factor_veto(run, untrainable[0]).message, reason="factor_untrained")
@@ -211,15 +211,3 @@ def _factor(contract: HarnessContract, paths: Sequence[str], hypothesis: Hypothe
         )
     contract.require_factors(paths, hypothesis.factors)
     return next(factor for factor in hypothesis.factors if factor in TRAINING_FACTORS)
-
-
-def _require_one_commit(run: Run, draft: Draft, base: str) -> None:
-    """Raises CandidateError unless the draft is one commit on `base` with the host's message."""
-    commit = run.repo.log(1, ref=draft.tip)[0]
-    message = "\n\n".join(filter(None, [commit.subject, commit.body]))
-    if commit.parents != (base,) or message.split() != draft.message.split():
-        raise CandidateError(
-            f"the edit must be one commit on {base[:12]} with just the message that the host "
-            "wrote: commit it again",
-            reason="commit_text",
-        )
