@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import meta_agent
 from meta_agent.cli import command
-from meta_agent.cli._flags import FLAGS
 from meta_agent.core import errors
+from meta_agent.core.setting_table import SETTINGS
 from meta_agent.readers.formats import FORMATS
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs/reference.md"
@@ -80,7 +80,7 @@ def _command(name: str, command: Any) -> str:
 
 
 def _is_setting(parameter: Any) -> bool:
-    known = FLAGS.get(parameter.name)
+    known = SETTINGS.get(parameter.name)
     return known is not None and getattr(parameter, "help", None) == known.help
 
 
@@ -92,12 +92,12 @@ def _parameter(one: Any, command: Any) -> tuple[str, str]:
 
 
 def _settings() -> Iterator[tuple[str, str]]:
-    for name, flag in FLAGS.items():
+    for name, flag in SETTINGS.items():
         yield _flag(name), flag.help
 
 
 def _flag(setting: str) -> str:
-    return (FLAGS[setting].names or ("--" + setting.replace("_", "-"),))[0]
+    return (SETTINGS[setting].names or ("--" + setting.replace("_", "-"),))[0]
 
 
 def _formats() -> str:

@@ -1,6 +1,6 @@
-"""Defines each setting's flag once. A command names its flags and receives a `RunConfig`.
+"""Makes flags of settings. A command names its settings and receives a `RunConfig`.
 
-A flag holds only what was typed. `meta_agent.core.config` has the defaults, ranges and precedence.
+A flag holds only what was typed. `core.setting_table` declares it, `core.config` has the ranges.
 Flags by role are repeated (`--model proposer=openai/x --model analyst=...`).
 
 Not covered: flags that are not settings, such as `--json`. They are defined with their commands.
@@ -12,223 +12,32 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from functools import wraps
-from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from meta_agent.core.setting_table import SETTINGS
+
 _OF_ROLE: Final = re.compile(r"([A-Za-z_-]+)=(.*)", re.DOTALL)
 
 
-class Flag(NamedTuple):
-    """The declaration of a setting's command-line flag: type, help text, help group and names."""
-
-    type: Any
-    group: str
-    help: str
-    names: tuple[str, ...] = ()  # if it is not `--` and the field's name
-    metavar: str | None = None
-
-    def parameter(self, field: str) -> inspect.Parameter:
-        """Returns the flag of the setting `field` as a Typer parameter; its default is None."""
-        names = self.names or ("--" + field.replace("_", "-"),)
-        option = typer.Option(
-            *names,
-            help=self.help,
-            metavar=self.metavar,
-            show_default=False,
-            rich_help_panel=self.group,
-        )
-        return inspect.Parameter(
-            field,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[self.type | None, option],
-        )
-
-
-_RUN, _MODELS, _LIMITS, _MACHINE = "The run", "Models", "Money and people", "This machine"
-_PAIRS: Final[Any] = list[str]
-# Names of tables whose files are too heavy to be imported for a help text; a test compares them.
-WAYS: Final = (
-    "full, staged, static, imitate, imitate-then-train, score-only, no-diagnostics, frontier, "
-    "archive, islands, pareto, tree, specialists, bilevel"
-)
-DOMAINS: Final = (
-    "swe, math, code, graded, harbor, reasoning-gym, bfcl, verifiers:NAME, package.module:Factory"
-)
-
-FLAGS: Final[dict[str, Flag]] = {
-    "domain": Flag(str, _RUN, f"Task domain: {DOMAINS}. [default: swe; with --grade: graded]"),
-    "tasks": Flag(
-        str,
-        _RUN,
-        "Your task file, or a name of `tasks list`, such as gsm8k. [default: the built-in suite]",
-    ),
-    "grade": Flag(Path, _RUN, "Your grader: a Python file that defines grade(task, answer)."),
-    "threshold": Flag(float, _RUN, "A task is solved if its grader returns at least this number."),
-    "map": Flag(str, _RUN, "Renames fields of the task file.", metavar="THEIRS=OURS,..."),
-    "limits": Flag(
-        str,
-        _RUN,
-        "Limits of an attempt: max_turns, max_tokens_per_turn, max_context_tokens, seconds, "
-        "reasoning (low, medium, high). [default: the domain's]",
-        metavar="NAME=LIMIT,...",
-    ),
-    "generations": Flag(int, _RUN, "Generations of the loop. [default: 3]"),
-    "candidates": Flag(int, _RUN, "The most ideas in a generation. [default: 6]"),
-    "strategy": Flag(str, _RUN, f"Search strategy: {WAYS}. [default: staged for hf:, else full]"),
-    "prove": Flag(
-        str,
-        _RUN,
-        "Which proof advances main: harness (over seeds) or version. [default: harness for nano]",
-    ),
-    "hand_over": Flag(
-        str,
-        _RUN,
-        "Version handed over: proven or best, maybe unproven. [default: proven if there is one]",
-    ),
-    "budget": Flag(int, _RUN, "The most attempts at tasks, without those at vault tasks."),
-    "seed": Flag(int, _RUN, "Seed of all random numbers. [default: 0]"),
-    "train_steps": Flag(
-        int,
-        _RUN,
-        "Optimizer steps of one training, or of all legs; 0 keeps an hf: policy frozen. "
-        "[default: 30]",
-    ),
-    "warmup": Flag(
-        Path, _RUN, "Solved attempts to imitate in the first steps, if the recipe has sft_steps."
-    ),
-    "lora_rank": Flag(
-        int,
-        _RUN,
-        "Rank of the adapters that an hf: policy trains; 0 trains all weights. [default: 0]",
-    ),
-    "precision": Flag(
-        str,
-        _RUN,
-        "Number format of an hf: policy: float32 or bfloat16. [default: bfloat16 if the "
-        "processor has it]",
-    ),
-    "tokens_per_pass": Flag(
-        int,
-        _RUN,
-        "Tokens that hf: training holds in memory at once. [default: 8192; 2048 without a GPU]",
-    ),
-    "max_staleness": Flag(
-        int, _RUN, "Updates by which sampling may lag behind hf: training: 0 or 1. [default: 0]"
-    ),
-    "train_gpus": Flag(int, _RUN, "GPUs that train an hf: policy together. [default: 1]"),
-    "checkpoint_every": Flag(
-        int, _RUN, "Steps between the saved states from which hf: training resumes. [default: 5]"
-    ),
-    "engines": Flag(
-        int, _RUN, "vLLM servers that sample for a trained policy; 0 uses its trainer. [default: 0]"
-    ),
-    "gpus_per_engine": Flag(int, _RUN, "GPUs of each server of --engines. [default: 1]"),
-    "context_tokens": Flag(
-        int,
-        _RUN,
-        "Longest conversation on --engines. [default: the model's, or the domain's ceiling]",
-    ),
-    "samples": Flag(int, _RUN, "Attempts of a frozen policy at each confirm task. [default: 2]"),
-    "profile": Flag(str, _RUN, "Preset sizes: default or tiny. [default: default]"),
-    "harness": Flag(
-        str,
-        _RUN,
-        "Harness of a new workspace: seed, competent, folder, https://... [default: seed]",
-    ),
-    "skills": Flag(Path, _RUN, "Folder of a skills library that workspaces share."),
-    "policy": Flag(
-        str,
-        _MODELS,
-        "Model that attempts tasks: nano, hf:PATH, vllm:PATH, provider/model. [default: nano]",
-    ),
-    "meta_model": Flag(
-        str,
-        _MODELS,
-        "Who improves the agent: rules, provider/model, agent:claude (or codex, or a command), "
-        "replay:RUN. [default: rules]",
-    ),
-    "models": Flag(
-        _PAIRS, _MODELS, "The model of one role. May be repeated.", ("--model",), "ROLE=MODEL"
-    ),
-    "base_urls": Flag(
-        _PAIRS,
-        _MODELS,
-        "OpenAI-compatible server of all roles or one. May be repeated.",
-        ("--base-url",),
-        "[ROLE=]URL",
-    ),
-    "key_env": Flag(
-        _PAIRS,
-        _MODELS,
-        "Environment variable with the key of --base-url. May be repeated.",
-        ("--key-env",),
-        "[ROLE=]NAME",
-    ),
-    "replay_match": Flag(
-        str, _MODELS, "How a replay finds a recorded answer: exact or position. [default: exact]"
-    ),
-    "max_usd": Flag(
-        _PAIRS,
-        _LIMITS,
-        "The most money for the run or a role. May be repeated.",
-        ("--max-usd",),
-        "[ROLE=]USD",
-    ),
-    "max_tokens": Flag(
-        _PAIRS,
-        _LIMITS,
-        "The most API tokens for the run or a role. May be repeated.",
-        ("--max-tokens",),
-        "[ROLE=]COUNT",
-    ),
-    "approve": Flag(
-        str,
-        _LIMITS,
-        "What a person approves: auto (nothing), merge, or each (candidate). [default: auto]",
-    ),
-    "log": Flag(
-        str, _MACHINE, "Trackers, separated by commas: wandb, mlflow, trackio, tensorboard."
-    ),
-    "notify": Flag(
-        str, _MACHINE, "URL to call if a person is needed, a cap is reached, or the run ends."
-    ),
-    "sandbox": Flag(
-        str, _MACHINE, "Where harness code runs: auto, docker, podman or process. [default: auto]"
-    ),
-    "allow_unsafe_process": Flag(
-        bool,
-        _MACHINE,
-        "Allow code written by a model to run in the process sandbox.",
-        ("--allow-unsafe-process", "--allow-unsafe"),
-    ),
-    "concurrency": Flag(
-        int, _MACHINE, "Attempts that call a server at the same time. [default: 8]"
-    ),
-    "threads": Flag(
-        int,
-        _MACHINE,
-        "CPU threads of a training; they affect its result. [default: 1; staged: all cores]",
-    ),
-    "jobs": Flag(
-        int, _MACHINE, "Trainings at the same time. [default: CPU cores; for hf: as many as fit]"
-    ),
-    "executor": Flag(
-        str, _MACHINE, "Where trainings run: local, ray or ray:ADDRESS. [default: local]"
-    ),
-    "python": Flag(
-        str, _MACHINE, "Python with the packages that a grader imports. [default: this one]"
-    ),
-    "workspace": Flag(
-        Path,
-        _MACHINE,
-        "Workspace directory. [default: here if it holds a meta-agent.toml, else "
-        "./meta-agent-workspace]",
-    ),
-}
+def parameter(field: str) -> inspect.Parameter:
+    """Returns the flag of the setting `field` as a Typer parameter; its default is None."""
+    setting = SETTINGS[field]
+    option = typer.Option(
+        *(setting.names or ("--" + field.replace("_", "-"),)),
+        help=setting.help,
+        metavar=setting.metavar,
+        show_default=False,
+        rich_help_panel=setting.group,
+    )
+    return inspect.Parameter(
+        field,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[setting.type | None, option],
+    )
 
 
 TASK_FLAGS: Final = ("domain", "tasks", "grade", "threshold", "map", "python")
@@ -287,7 +96,7 @@ def takes(*fields: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
         own_options = [
             parameter for name, parameter in written.parameters.items() if name != "config"
         ]
-        flags = [FLAGS[field].parameter(field) for field in fields]
+        flags = [parameter(field) for field in fields]
 
         @wraps(command)
         def with_flags(**arguments: Any) -> None:
@@ -342,7 +151,7 @@ def _by_role(field: str, words: Sequence[str]) -> dict[str, str] | None:
     from meta_agent.core.config import ALL_ROLES
     from meta_agent.core.errors import ConfigError
 
-    (flag,) = FLAGS[field].names
+    (flag,) = SETTINGS[field].names
     table: dict[str, str] = {}
     for word in words:
         pair = _OF_ROLE.fullmatch(word)

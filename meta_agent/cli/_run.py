@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from meta_agent.cli._flags import FLAGS, ROLE_FLAGS, TASK_FLAGS, TRAINING_FLAGS, takes
+from meta_agent.cli._flags import ROLE_FLAGS, TASK_FLAGS, TRAINING_FLAGS, takes
 from meta_agent.cli._options import JsonOption
 from meta_agent.cli._output import emit, stdout_for_data
 from meta_agent.core.errors import ConfigError
+from meta_agent.core.setting_table import SETTINGS
 
 if TYPE_CHECKING:
     from meta_agent.core.config import RunConfig
     from meta_agent.reports import Display
 
 
-@takes(*FLAGS)
+@takes(*SETTINGS)
 def evolve(
     config: RunConfig,
     dry_run: Annotated[

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from meta_agent.cli._flags import FLAGS, command_group, resolve_flags, takes
+from meta_agent.cli._flags import command_group, resolve_flags, takes
 from meta_agent.cli._options import JsonOption, WorkspaceOption
 from meta_agent.cli._output import emit, stdout_for_data
+from meta_agent.core.setting_table import SETTINGS
 
 if TYPE_CHECKING:
     from meta_agent.core.config import RunConfig
@@ -80,7 +81,7 @@ def show(
 
 
 @skills_app.command()
-@takes(*(name for name in FLAGS if name not in ("strategy", "skills")))
+@takes(*(name for name in SETTINGS if name not in ("strategy", "skills")))
 def trial(
     config: RunConfig,
     name: Annotated[str, NAME],

@@ -23,27 +23,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 from meta_agent.core import registry
 from meta_agent.core.durable import hash_of
 from meta_agent.core.protocols import JSON, ROLES, Role
+from meta_agent.core.setting_table import SETTINGS
 from meta_agent.core.task_splits import Limits, pairs_of
 from meta_agent.core.workspace import BUILT_IN_HARNESSES
 
-# These settings decide where a run happens, how safely, or at what cost, but not its results. So a
-# run may be resumed with another value. The hash covers the content of `tasks`, not its path.
 _NOT_HASHED: Final = frozenset(
-    {
-        "workspace",
-        "sandbox",
-        "allow_unsafe_process",
-        "base_urls",
-        "key_env",
-        *("max_usd", "max_tokens", "role_max_usd", "role_max_tokens"),
-        "concurrency",
-        *("approve", "replay_match", "jobs", "executor", "checkpoint_every"),
-        *("tasks", "warmup", "grade"),
-        "python",
-        "log",
-        "engines",
-        "gpus_per_engine",
-    }
+    {"role_max_usd", "role_max_tokens"}
+    | {name for name, setting in SETTINGS.items() if not setting.changes_results}
 )
 
 # Settings that older stored runs lack. At these values they are left out of the hash, so that such
@@ -109,124 +95,63 @@ def is_set_name(text: str) -> bool:
 
 
 class RunConfig(BaseModel):
-    """All settings of a run, such as its domain, policy, budgets and sandbox; immutable."""
+    """All settings of a run, immutable. `SETTINGS` says what each of them means."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     domain: str = "swe"
-    """The domain: a row of `domains.DOMAIN_KINDS`, `package.module:Factory`, or an entry point."""
     tasks: Path | None = None
-    """A task file of your own (see `meta-agent tasks check`), or the name of a public set until
-    `with_named_tasks` has made its file. None: the built-in nano suite."""
     grade: Path | None = None
-    """A grader of your own: a Python file with `grade(task, answer)`. Makes the domain `graded`."""
     threshold: float | None = Field(default=None, allow_inf_nan=False)
-    """The least score of a grader at which a task counts as solved."""
     map: dict[str, str] = Field(default_factory=dict)
-    """Renames fields of the task file to the names used here: `{"question": "prompt"}`."""
     python: str = sys.executable
-    """The Python interpreter in which a grader or a package of environments is run."""
     limits: Limits = Limits()
-    """Limits of an attempt instead of the domain's. No candidate can raise them."""
     generations: int = Field(default=3, ge=1, le=1000)
-    """Generations of the loop."""
     candidates: int = Field(default=6, ge=1, le=64)
-    """Candidates proposed in a generation, one factor each. A bundle holds at most as many."""
     strategy: str = "full"
-    """How a run searches. Not given: `staged` for an `hf:` policy that is trained, else `full`."""
     prove: Literal["harness", "version"] | None = None
-    """The claim to prove before a merge: of the harness, over several training seeds, or of one
-    version with its weights. None: harness for nano, version for costly trainings."""
     hand_over: Literal["proven", "best"] | None = None
-    """What a run delivers: only a proven version, or the best estimate, labelled as unproven.
-    None: the proven version if there is one, else the best."""
     budget: int | None = Field(default=None, ge=1)
-    """Cap on the number of attempts, vault tasks excepted. None: as many as the plan declares."""
     seed: int = Field(default=0, ge=0, lt=2**31)
-    """Root of every random number of the run."""
     train_steps: int = Field(default=30, ge=0, le=1_000_000)
-    """Optimizer steps of one training arm, or of all legs. 0: an `hf:` policy stays frozen."""
     warmup: Path | None = None
-    """Rollouts or conversations whose clean successes a recipe with `sft_steps` imitates first."""
     lora_rank: int = Field(default=0, ge=0, le=4096)
-    """Rank of the adapters that train an `hf:` policy. 0: all weights. Not given: 16 if staged."""
     tokens_per_pass: int | None = Field(default=None, ge=1, le=1 << 24)
-    """Tokens of an `hf:` policy's training in one pass. None: 8,192. A longer row is a pass by
-    itself. The value changes results, since it changes how sums are rounded."""
     max_staleness: int = Field(default=0, ge=0, le=1)
-    """Training steps by which the sampling weights of an `hf:` policy may lag behind. 1: a second
-    child process makes rollouts while the step before is trained."""
     train_gpus: int = Field(default=1, ge=1, le=64)
-    """GPUs, or else CPU processes, that train an `hf:` policy together. Each holds a part of the
-    weights (FSDP2), or all of them with adapters. Changes results, as `threads` does."""
     checkpoint_every: int = Field(default=5, ge=0, le=1_000_000)
-    """Steps between saved states of an `hf:` policy's training, from which a killed one resumes."""
     engines: int = Field(default=0, ge=0, le=64)
-    """vLLM servers that the run starts to sample for a policy in training. 0: the training process
-    samples itself. Results depend on whether there are any, not on how many."""
     gpus_per_engine: int = Field(default=1, ge=1, le=8)
-    """GPUs over which one engine spreads its weights."""
     context_tokens: int | None = Field(default=None, ge=16, le=1 << 24)
-    """Longest conversation on an engine. None: the model's window, within the domain's ceiling."""
     sandbox: str = "auto"
-    """Where harness code runs: auto, docker, podman, process or harbor:SERVICE[@IMAGE], which is
-    elsewhere. `auto`: Docker if it works, else podman."""
     workspace: Path = Path("meta-agent-workspace")
-    """The workspace directory, absolute."""
     skills: Path | None = None
-    """A skills library shared between workspaces. None: that of the workspace."""
     policy: str = "nano"
-    """The model that acts: nano, hf:PATH, vllm:PATH or provider/model."""
     precision: Literal["float32", "bfloat16"] = Field(
         default_factory=lambda settings: _usual_precision(settings.get("policy", ""))
     )
-    """Number format in which an `hf:` policy computes. Trained weights are always float32. Not
-    given: bfloat16 if the processor has instructions for it."""
     meta_model: str = "rules"
-    """Who improves the agent: rules, agent:claude, agent:COMMAND, replay:RUN, scripted:FILE,
-    vllm:PATH or provider/model."""
     profile: Literal["default", "tiny"] = "default"
-    """Sizes of the measurements. `tiny` proves that the loop works, not that anything improves."""
     harness: str = "seed"
-    """What a new workspace starts from: seed, competent, or the folder or address of an agent."""
     allow_unsafe_process: bool = False
-    """Lets code written by an LLM run in the `process` sandbox."""
     models: dict[Role, str] = Field(default_factory=dict)
-    """Models of roles of the meta-agent that do not use `meta_model`."""
     base_urls: dict[Role, str] = Field(default_factory=dict)
-    """Server addresses by role, which speak the provider's protocol. Default: the provider's."""
     key_env: dict[Role, str] = Field(default_factory=dict)
-    """Variables with the keys for servers in `base_urls`. No key is sent without one."""
     max_usd: float | None = Field(default=None, ge=0)
-    """Cap on money in USD. Needs a known price for every model in use."""
     max_tokens: int | None = Field(default=None, ge=0)
-    """Cap on tokens of API models."""
     role_max_usd: dict[Role, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
-    """Caps on money by role, in addition to that of the run."""
     role_max_tokens: dict[Role, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
-    """Caps on tokens by role, in addition to that of the run."""
     samples: int = Field(default=2, ge=1, le=64)
-    """Attempts at each confirm task in the first look at a frozen policy."""
     concurrency: int = Field(default=8, ge=1, le=512)
-    """Rollouts under way at once if a server answers for the policy."""
     approve: Literal["auto", "merge", "each"] = "auto"
-    """What a person decides: nothing, every merge, or every candidate and merge."""
     replay_match: Literal["exact", "position"] = "exact"
-    """How `replay:` matches a request: `exact` by its text, `position` by its number."""
     threads: int = Field(default=1, ge=1, le=256)
-    """CPU threads of a training process. Changes results. Not given: 1; if staged, all cores."""
     jobs: int | None = Field(default=None, ge=1, le=256)
-    """Training processes at a time. None: one for each CPU core, or for an `hf:` policy as many as
-    fit."""
 
     executor: str = "local"
-    """Where trainings and evaluations run: local, ray (a cluster of this machine), ray:ADDRESS."""
 
     log: str = ""
-    """Experiment trackers that receive every training, separated by commas."""
     notify: str | None = None
-    """A URL that is called when a person must decide or the run ends. It may hold a secret, so it
-    is never stored."""
 
     origin: dict[str, str] = Field(default_factory=dict, repr=False)
     """The layer that each value came from, by field."""
@@ -468,13 +393,6 @@ def asks_models(config: RunConfig) -> bool:
     return config.team_is_asked or policy or bool(config.judge or config.reward_judge)
 
 
-TRAINING: Final = (
-    *("lora_rank", "precision", "tokens_per_pass"),
-    *("max_staleness", "train_gpus", "checkpoint_every"),
-)
-"""Settings of the table `[training]`: how an `hf:` policy is trained. No harness sets them."""
-ENGINE: Final = ("engines", "gpus_per_engine", "context_tokens")
-"""Settings of the table `[engine]`: the servers that sample for a training."""
 FIELDS: Final = tuple(name for name in RunConfig.model_fields if name != "origin")
 
 

@@ -23,18 +23,10 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from meta_agent.core.config import (
-    ALL_ROLES,
-    ENGINE,
-    FIELDS,
-    GRADED,
-    SET_NAME,
-    TRAINING,
-    WITHDRAWN,
-    RunConfig,
-)
+from meta_agent.core.config import ALL_ROLES, FIELDS, GRADED, SET_NAME, WITHDRAWN, RunConfig
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON, ROLES
+from meta_agent.core.setting_table import SETTINGS
 from meta_agent.core.task_splits import Limits
 from meta_agent.core.workspace import SETTINGS_FILE, find_workspace, read_settings
 
@@ -172,11 +164,9 @@ def _file_values(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     tables = read_settings(path)
-    # The file lies in its workspace, so it cannot choose another one.
-    evolve = set(FIELDS) - {"workspace", *TRAINING, *ENGINE}
-    values = _table(path, "evolve", tables, evolve)
-    values |= _table(path, "training", tables, set(TRAINING))
-    values |= _table(path, "engine", tables, set(ENGINE))
+    values = _table(path, "evolve", tables)
+    values |= _table(path, "training", tables)
+    values |= _table(path, "engine", tables)
     for key in ("tasks", "grade", "warmup", "skills"):
         if isinstance(values.get(key), str):
             values[key] = _beside(path.parent, values[key], may_be_name=key == "tasks")
@@ -196,23 +186,23 @@ def _beside(folder: Path, text: str, *, may_be_name: bool) -> Path | str:
     return f"{name}={folder / Path(rest).expanduser()}" if sign == "=" else text
 
 
-def _table(path: Path, table: str, tables: Mapping[str, Any], allowed: set[str]) -> dict[str, Any]:
+def _table(path: Path, table: str, tables: Mapping[str, Any]) -> dict[str, Any]:
     values = dict(tables.get(table, {}))
     for key in sorted(WITHDRAWN & set(values)):
         _warn_withdrawn(f"{key} in [{table}] of {path}")
         del values[key]
+    # The file lies in its workspace, so it cannot choose another one.
+    table_of = dict.fromkeys(FIELDS, "evolve")
+    table_of |= {field: setting.table for field, setting in SETTINGS.items()}
+    del table_of["workspace"]
+    allowed = sorted(field for field, place in table_of.items() if place == table)
     for key in values:
         if key not in allowed:
-            tables_by_key = {
-                **dict.fromkeys(TRAINING, "training"),
-                **dict.fromkeys(ENGINE, "engine"),
-            }
-            belongs = tables_by_key.get(key) or ("evolve" if key in FIELDS else None)
             raise ConfigError(
                 f"unknown key {key!r} in [{table}] of {path}",
-                hint=(f"it belongs in [{belongs}]" if belongs and key != "workspace" else None)
+                hint=(f"it belongs in [{table_of[key]}]" if key in table_of else None)
                 or did_you_mean(key, allowed)
-                or f"known keys: {', '.join(sorted(allowed))}",
+                or f"known keys: {', '.join(allowed)}",
             )
     return values
 

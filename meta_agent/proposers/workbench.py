@@ -123,7 +123,7 @@ class Workbench:
         return self.tip()
 
     def changed(self) -> dict[str, str]:
-        """Returns `committed()`; raises CandidateError if it is empty, or for a link or odd file."""
+        """Returns `committed()`. Raises CandidateError if it is empty or no set of files."""
         changed = self.committed()
         if not changed:
             raise CandidateError("the commits change no file; change at least one", reason="empty")

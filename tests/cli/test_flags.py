@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.cli._flags import DOMAINS, FLAGS, WAYS
 from meta_agent.core.config import FIELDS
+from meta_agent.core.setting_table import DOMAINS, SETTINGS, WAYS
 from meta_agent.domains import DOMAIN_KINDS
 from meta_agent.strategies.strategies import STRATEGIES
 
@@ -19,7 +19,7 @@ BY_ROLE = {
 
 
 def test_every_setting_is_a_flag() -> None:
-    assert set(FLAGS) == set(FIELDS) - BY_ROLE
+    assert set(SETTINGS) == set(FIELDS) - BY_ROLE
 
 
 def test_help_names_every_row_of_the_tables() -> None:
@@ -30,7 +30,7 @@ def test_help_names_every_row_of_the_tables() -> None:
 
 def test_help_lists_every_flag(meta_agent: Runner, tmp_path: Path) -> None:
     shown = meta_agent("evolve", "--help", cwd=tmp_path).stdout
-    for field, flag in FLAGS.items():
+    for field, flag in SETTINGS.items():
         assert (flag.names[0] if flag.names else "--" + field.replace("_", "-")) in shown
     assert max(map(len, shown.splitlines())) <= 80
 

@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 
 from meta_agent import cli
 from meta_agent.cli import main
-from meta_agent.cli._flags import FLAGS, resolve_flags
+from meta_agent.cli._flags import resolve_flags
 from meta_agent.composition.used import require_used
+from meta_agent.core.setting_table import SETTINGS
 from meta_agent.strategies.strategies import STRATEGIES
 
 ROOT = Path(__file__).parents[2]
@@ -189,7 +190,7 @@ def parsed(words: list[str], where: str) -> None:
 
 
 def is_setting(parameter: Any) -> bool:
-    known = FLAGS.get(parameter.name)
+    known = SETTINGS.get(parameter.name)
     return known is not None and getattr(parameter, "help", None) == known.help
 
 
