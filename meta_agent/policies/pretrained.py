@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from meta_agent.core.distribution import install
+from meta_agent.core.distribution import downloaded, install
 from meta_agent.core.errors import ConfigError, PreflightError
-from meta_agent.core.package_index import downloaded
 from meta_agent.core.resources import cache_folder
 
 

@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from meta_agent.core.distribution import downloaded
 from meta_agent.core.errors import ConfigError
-from meta_agent.core.package_index import downloaded
 from meta_agent.core.protocols import JSON, Split
 from meta_agent.core.resources import cache_folder
 from meta_agent.domains._options import DomainOptions
