@@ -139,11 +139,11 @@ class Workbench:
         None stands for a removed file. Raises CandidateError if a file cannot be taken.
         """
         self._git("reset", "-q", "--hard")
-        kept = [path for path, mode in self.changed().items() if mode != _GONE]
-        contents = self._read_all(kept)
-        if lost := [path for path in kept if path not in contents]:
+        paths = [path for path, mode in self.changed().items() if mode != _GONE]
+        contents = self._read_all(paths)
+        if unreadable := [path for path in paths if path not in contents]:
             raise CandidateError(
-                f"{lost[0]!r} cannot be read: use letters and digits in its name",
+                f"{unreadable[0]!r} cannot be read: use letters and digits in its name",
                 reason="path_name",
             )
         return {path: contents.get(path) for path in self.changed()}
