@@ -19,7 +19,7 @@ from meta_agent.composition.given import _harness, config_of, prompt_in, source_
 from meta_agent.core.config import FIELDS
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.resources import shipped_harness
-from tests.loopback import FIRST_QUESTION, openai_server
+from tests.loopback import FIRST_QUESTION, Call, Say, openai_server
 from tests.sums import ROWS, adds, grade, settings
 
 LONG = "Answer with a number. " * 200  # longer than a file's name may be
@@ -44,6 +44,25 @@ def test_five_lines_give_a_result_that_a_notebook_shows(tmp_path: Path) -> None:
     assert (tmp_path / "ws/given/grader.py").read_text().count("def ") == 2
     again = meta_agent.optimize(tasks=ROWS, grade=grade, **settings(tmp_path, url))
     assert again.run == result.run, "the same call reads the run that is done"
+
+
+@pytest.mark.slow
+def test_where_no_idea_was_tried_the_vault_stays_shut(tmp_path: Path) -> None:
+    def talks(call: Call) -> Say:  # it never calls a tool
+        return adds(call) if "What is " in str(call.messages[-1]["content"]) else Say("Hm.")
+
+    with openai_server(talks, serial=False) as url:
+        team = {
+            "meta_model": "openai/m",
+            "sandbox": "process",
+            "allow_unsafe_process": True,
+            "base_url": url,
+        }
+        given = {**settings(tmp_path, url), **team}
+        result = meta_agent.optimize(tasks=ROWS, grade=grade, **given)
+    assert "no_tool_calls" in {view.code for view in result.state.refused}
+    assert result.state.nothing_tried and result.before is None and result.after is None
+    assert "no idea was tried" in result.claim
 
 
 @pytest.mark.slow

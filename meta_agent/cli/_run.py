@@ -12,7 +12,7 @@ import typer
 from meta_agent.cli._flags import ROLE_FLAGS, TASK_FLAGS, TRAINING_FLAGS, takes
 from meta_agent.cli._options import JsonOption
 from meta_agent.cli._output import emit, stdout_for_data
-from meta_agent.core.errors import ConfigError
+from meta_agent.core.errors import CandidateError, ConfigError
 from meta_agent.core.setting_table import SETTINGS
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ def evolve(
         return
     result = _work(lambda display: library.run(config, display))
     emit(as_json, result.to_json, lambda: painted(run_sections.summary(result.state)))
+    if result.state.refused and result.state.nothing_tried:
+        raise typer.Exit(CandidateError.exit_code)
 
 
 @takes(

@@ -18,7 +18,7 @@ from meta_agent.core.lab.live import Evaluated, Trained
 from meta_agent.core.loop.budget import allowed
 from meta_agent.core.loop.diagnostics.tend import tend
 from meta_agent.core.loop.finish import finish, record_handover
-from meta_agent.core.loop.records import HandedOver, must_work
+from meta_agent.core.loop.records import TRAINED, TRAINED_IN_VAIN, HandedOver, must_work
 from meta_agent.core.loop.run import Run
 from meta_agent.core.protocols import JSON, Effect, HarnessTree
 from meta_agent.llm_clients.asking.client import Client
@@ -78,7 +78,8 @@ def train_alone(config: RunConfig, display: Display) -> JSON:
             after = _on_search(run, tree, trained)
         gain = _gain(run, tree, before, after)
         words = _words_on(trained.steps, before, after, gain)
-        record_handover(run, version, HandedOver(version, trained, "trained", words))
+        standing = TRAINED if gain.delta > 0 else TRAINED_IN_VAIN
+        record_handover(run, version, HandedOver(version, trained, standing, words))
         run.finish()
     return {
         "schema_version": 1,
@@ -96,7 +97,7 @@ def train_alone(config: RunConfig, display: Display) -> JSON:
         "gain": {"delta": gain.delta, "low": gain.ci_low, "high": gain.ci_high},
         "tokens_in_rows": trained.metrics[-1].get("tokens_in_rows") if trained.metrics else None,
         "metrics": trained.metrics,
-        "next": "meta-agent adopt --model DIRECTORY",
+        "next": "meta-agent adopt --model FOLDER" if gain.delta > 0 else "meta-agent report",
     }
 
 

@@ -94,6 +94,12 @@ def is_set_name(text: str) -> bool:
     return bool(SET_NAME.fullmatch(text)) and not Path(text).exists()
 
 
+def slug_of(domain: str) -> str:
+    """Returns a domain's name, shortened to letters, digits and hyphens, for use in names."""
+    words = re.sub(r"[^A-Za-z0-9]+", "-", domain).strip("-")
+    return words[-24:].strip("-") or "domain"
+
+
 class RunConfig(BaseModel):
     """All settings of a run, immutable. `SETTINGS` says what each of them means."""
 
@@ -307,9 +313,7 @@ class RunConfig(BaseModel):
 
     @property
     def slug(self) -> str:
-        """Returns the domain's name, shortened to letters, digits and hyphens, for use in names."""
-        words = re.sub(r"[^A-Za-z0-9]+", "-", self.domain).strip("-")
-        return words[-24:].strip("-") or "domain"
+        return slug_of(self.domain)
 
     @property
     def own_tasks(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from meta_agent.core.loop.records import TRAINED, TRAINED_IN_VAIN
 from meta_agent.core.protocols import Effect
 from meta_agent.reports._format import (
     effect_text,
@@ -25,7 +26,11 @@ from meta_agent.reports.state import RunState
 Rows = Iterator[tuple[str, str]]
 Figures = Iterator[tuple[str, str, str]]
 
-_STANDINGS: Final = {"start": "the start", "trained": "one training"}
+_STANDINGS: Final[Mapping[str, str]] = {
+    "start": "the start",
+    TRAINED: "one training",
+    TRAINED_IN_VAIN: "one training",
+}
 _EFFECTS: Final = {
     "harness": ("due to the harness", "new harness against old, mean over both policies"),
     "policy": ("due to training", "new policy against old, mean over both harnesses"),
@@ -42,6 +47,8 @@ def handover_words(state: RunState) -> str:
         return ""
     standing = str(state.handover.get("standing"))
     words = f"{_STANDINGS.get(standing, standing)}: {state.handover.get('words', '')}"
+    if state.nothing_tried:
+        words = f"no idea was tried: {state.nothing_tried}"
     back = f"; {state.taken_back} was taken back since: what is on main now is unmeasured"
     return visible(words + back * bool(state.taken_back))
 

@@ -11,6 +11,7 @@ import time
 from typing import Final, NamedTuple
 
 from meta_agent.core.ledger.waiting import Wait
+from meta_agent.core.loop.records import TRAINED, TRAINED_IN_VAIN
 from meta_agent.core.protocols import Effect
 from meta_agent.reports._facts import claim_words, proof_word
 from meta_agent.reports._format import duration, effect_text, one_line, percent, points, visible
@@ -74,7 +75,7 @@ def _unfinished(state: RunState, where: str) -> list[Sentence]:
         subjects = " ".join(visible(decision.subject) for decision in state.waiting)
         questions = "; ".join(decision.asks for decision in state.waiting)
         happened = Sentence("what happened", f"The run waits for a person: {questions}")
-        answer = "Answer; the same evolve command then goes on."
+        answer = "Answer; the same evolve command then continues."
         return [happened, so_far, Sentence("next", answer, f"meta-agent approve {subjects}{where}")]
     if state.is_at_work:
         if held_up := _held_up(state):
@@ -94,9 +95,9 @@ def _unfinished(state: RunState, where: str) -> list[Sentence]:
     words += f", {duration(state.wall_sec)} after it began; what is recorded is not lost."
     if state.waits.waits:
         words += f" When it last wrote, it waited for {state.waits.waits[0].subject}."
-    goes_on = "The same evolve command goes on from the last recorded step"
+    goes_on = f"The same {state.command} command continues from the last recorded step"
     goes_on += " (with a higher cap)." if state.exit_reason == "budget" else "."
-    command = f"meta-agent evolve{_flags(state)}{where}"
+    command = f"meta-agent {state.command}{_flags(state)}{where}"
     return [Sentence("what happened", words), so_far, Sentence("next", goes_on, command)]
 
 
@@ -142,7 +143,8 @@ def _flags(state: RunState) -> str:
         [name for name, at in origin.items() if at == _TYPED] if isinstance(origin, dict) else []
     )
     flags = ""
-    left_out = ("workspace", "seed") if state.taken_back else ("workspace",)
+    left_out = ["workspace"] + ["seed"] * bool(state.taken_back)
+    left_out += ["meta_model"] * bool(state.nothing_tried)
     for name in (setting for setting in typed if setting not in left_out):
         value, flag = state.config.get(name), f" --{name.replace('_', '-')}"
         if isinstance(value, str | int | float):
@@ -172,13 +174,15 @@ def _so_far(state: RunState) -> str:
 def _trained_alone(state: RunState) -> str:
     """Returns what a run of `train` came to; empty for a run that searched."""
     handover = state.handover or {}
-    trained = handover.get("standing") == "trained"
+    trained = handover.get("standing") in (TRAINED, TRAINED_IN_VAIN)
     return one_line(str(handover.get("words")), 240) if trained else ""
 
 
 def _outcome(state: RunState) -> Sentence:
     if words := _trained_alone(state):
         return Sentence("what happened", f"{words[0].upper()}{words[1:]}.")
+    if reason := state.nothing_tried:
+        return Sentence("what happened", f"No idea was tried: {one_line(reason, 240)}.")
     standing = str((state.handover or {}).get("standing") or "")
     before, after = state.baseline, state.final
     moved = ""
@@ -257,9 +261,16 @@ def _use(state: RunState, where: str) -> Sentence:
     if _carriers(state):
         words = "Take the harness: as files into a new folder, or as a branch into your clone."
         return Sentence("next", words, f"meta-agent adopt --into FOLDER{where}")
+    if (state.handover or {}).get("standing") == TRAINED_IN_VAIN:
+        words = "The training did not help; see which attempts fail, and how."
+        return Sentence("next", words, f"meta-agent report{where}")
     if _trained_alone(state):
         words = "Take the trained weights, or search for a better harness around them."
         return Sentence("next", words, f"meta-agent adopt --model FOLDER{where}")
+    if state.nothing_tried and state.refused:
+        words = "Give another model: what it said is in meta-agent show --transcript."
+        command = f"meta-agent evolve{_flags(state)} --meta-model PROVIDER/MODEL{where}"
+        return Sentence("next", words, command)
     standing = str((state.handover or {}).get("standing") or "")
     if standing == "unproven":
         lacks = one_line(str((state.handover or {}).get("words")).partition("; ")[2], 160)

@@ -123,7 +123,7 @@ def _headline(state: RunState) -> str:
         before, after = (percent(side.clean_success) for side in (state.baseline, state.final))
         unproven = (state.handover or {}).get("standing") == "unproven"
         return f"Clean success {before} → {after}{', the harness unproven' * unproven}{back}"
-    return f"meta-agent run {state.run}"
+    return "No idea was tried" if state.nothing_tried else f"meta-agent run {state.run}"
 
 
 def _present_rows(state: RunState) -> list[tuple[str, Cell]]:
@@ -198,19 +198,19 @@ def state_word(state: RunState) -> str:
     if state.exit_reason == "parked":
         return _parked(state)
     if state.exit_reason == "budget":
-        return "budget; with a higher cap the same evolve command resumes it"
+        return f"budget; with a higher cap the same {state.command} command resumes it"
     if state.exit_reason in ("interrupted", "infrastructure"):
-        return f"{state.exit_reason}; the same evolve command resumes it"
+        return f"{state.exit_reason}; the same {state.command} command resumes it"
     if state.exit_reason:
         return state.exit_reason
     if state.owner:
         return f"running (process {state.owner})"
-    return "stopped without finishing; the same evolve command resumes it"
+    return f"stopped without finishing; the same {state.command} command resumes it"
 
 
 def _parked(state: RunState) -> str:
     if not state.waiting:
-        return "parked; every decision is recorded: the same evolve command goes on"
+        return "parked; every decision is recorded: the same evolve command resumes it"
     subjects = " ".join(decision.subject for decision in state.waiting)
     return f"parked, waits for a person: meta-agent approve {subjects}{state.workspace_flag}"
 

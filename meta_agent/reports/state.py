@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from meta_agent.core.config import slug_of
 from meta_agent.core.display import DecisionView
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.ledger import Spend, Step
@@ -169,6 +170,21 @@ class RunState:
         """Returns the names of merged candidates that a person reverted since; "" without any."""
         merged = (candidate for candidate in self.candidates.values() if candidate.merge)
         return ", ".join(candidate.short_id for candidate in merged if candidate.reverted)
+
+    @property
+    def nothing_tried(self) -> str:
+        """Returns why an ended run that asked for ideas has no candidate; "" if it has one."""
+        if self.exit_reason != "done" or self.candidates:
+            return ""
+        if self.refused:
+            why = self.refused[-1].reason
+            return f"{len(self.refused)} refused, the last because {why}"
+        return next((view.nothing for view in reversed(self.analyses) if view.nothing), "")
+
+    @property
+    def command(self) -> str:
+        """Returns the command that made the run, and that resumes it: `evolve` or `train`."""
+        return "train" if self.run.startswith(f"{slug_of(self.domain)}-train-") else "evolve"
 
     @property
     def vault_gain(self) -> float | None:

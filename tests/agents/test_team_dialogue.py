@@ -85,7 +85,8 @@ def test_plain_talk_is_nudged_and_then_ended() -> None:
     assert dialogue.run() == "b"
     last = models.requests["d", 2].messages[-1]
     assert last["role"] == "user" and "say, end, read" in last["content"]
-    assert reason(talk("Hm.", "Well.", "So.")[0]) == "looped"
+    assert reason(talk("Hm.", "Well.", "So.")[0]) == "no_tool_calls"
+    assert reason(talk(call("say", text="a"), "Hm.", "Well.", "So.")[0]) == "looped"
 
 
 def test_the_last_turns_are_announced() -> None:
@@ -112,7 +113,7 @@ class Odd(ScriptedModels):
 
 
 @pytest.mark.parametrize(
-    ("turns", "ending"), [(["refusal"], "model_refused"), (["length"] * 3, "looped")]
+    ("turns", "ending"), [(["refusal"], "model_refused"), (["length"] * 3, "no_tool_calls")]
 )
 def test_replies_that_lead_nowhere(turns: list[Turn], ending: str) -> None:
     dialogue, _ = talk()

@@ -95,7 +95,7 @@ def test_an_analyst_that_finds_nothing_leaves_nothing_to_try(bench: Bench) -> No
     with_team(bench, {"g0/analyst": ["Hard to say."] * 30})
     assert proposed(bench) == []
     (row,) = refused(bench)
-    assert row["code"] == "looped"
+    assert row["code"] == "no_tool_calls"
 
 
 def test_an_analyst_may_say_that_nothing_is_left(bench: Bench) -> None:

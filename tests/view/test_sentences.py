@@ -6,7 +6,7 @@ import pytest
 
 from meta_agent.core.ledger import Ledger
 from meta_agent.reports import RunState, handover_words, reduce, run_sections
-from meta_agent.reports._parts import CellView
+from meta_agent.reports._parts import CellView, RefusedView
 from meta_agent.reports._sentences import sentences
 from meta_agent.reports.terminal.paint import painted
 
@@ -67,6 +67,36 @@ def test_where_nothing_was_proven_the_next_command_is_named(standing: str) -> No
     handover = {"standing": standing, "words": "+10.9 points; 7 pairs may prove it: --budget 9"}
     state = RunState("r", exit_reason="done", handover=handover)
     assert "meta-agent" in told(state)["next"] or "--budget 9" in told(state)["next"]
+
+
+def test_a_run_that_tried_nothing_says_so_first_and_why() -> None:
+    handover = {"standing": "start", "words": "no edit was accepted"}
+    refused = RefusedView(0, "the analysis", "no_tool_calls", "it made no tool call")
+    state = RunState("r", exit_reason="done", handover=handover, refused=[refused])
+    said = told(state)
+    assert said["what happened"].startswith("No idea was tried")
+    assert missing(said["what happened"], "it made no tool call") == []
+    assert "--meta-model" in said["next"]
+
+
+@pytest.mark.parametrize(
+    ("standing", "command"), [("trained", "adopt"), ("trained in vain", "report")]
+)
+def test_weights_are_offered_only_if_their_training_gained(standing: str, command: str) -> None:
+    handover = {"standing": standing, "words": "trained for 3 steps"}
+    said = told(RunState("r", exit_reason="done", handover=handover))
+    assert f"meta-agent {command}" in said["next"]
+
+
+@pytest.mark.parametrize(
+    ("run", "command"),
+    [("swe-train-0123", "train"), ("swe-0123", "evolve"), ("train-0123", "evolve")],
+)
+def test_an_interrupted_run_names_its_own_command(run: str, command: str) -> None:
+    domain = run.partition("-")[0]
+    state = RunState(run, config={"domain": domain}, exit_reason="interrupted")
+    assert f"meta-agent {command}" in told(state)["next"]
+    assert f"same {command} command" in run_sections.state_word(state)
 
 
 @pytest.mark.parametrize("reason", [None, "interrupted", "infrastructure", "budget", HOSTILE])

@@ -51,6 +51,9 @@ def _open_vault(run: Run, first: Version, handed: HandedOver) -> None:
     if not run.plan.vault:
         run.note("no vault: this run has no measurement on tasks that it never used")
         return
+    if _nothing_tried(run, first, handed):
+        run.note("the vault stays shut: no idea was tried, so there is nothing to measure there")
+        return
     run.phase("vault", "read once, at the end of the run")
     plan = run.plan
     sides = {"baseline": (first, None), "final": (handed.version, handed.trained)}
@@ -66,6 +69,14 @@ def _open_vault(run: Run, first: Version, handed: HandedOver) -> None:
         score = partial(_score, run, version, jobs[version.commit], labels, trained)
         run.once(f"vault/{which}", "vault", {"commit": version.commit}, score)
     vault_results(run, first, handed.version)
+
+
+def _nothing_tried(run: Run, first: Version, handed: HandedOver) -> bool:
+    """Returns True if ideas were asked for, none became a candidate, and nothing was trained."""
+    if handed.version.commit != first.commit or (handed.trained and handed.trained.steps):
+        return False
+    was_asked = bool(run.ledger.steps(run.id, kind="proposal"))
+    return was_asked and not run.ledger.steps(run.id, kind="candidate")
 
 
 def _seal(run: Run, commit: str) -> None:

@@ -20,7 +20,7 @@ from meta_agent.core.protocols import JSON, Candidate, HarnessTree, Hypothesis, 
 BY_SCORE: Final = "score"
 """Value of `judge` in a verdict that rests on a raw score."""
 
-Standing = Literal["proven", "unproven", "start", "trained"]
+Standing = Literal["proven", "unproven", "start", "trained", "trained in vain"]
 """How well a result is proven. `trained` is one training without a search: it claims nothing."""
 
 
@@ -111,6 +111,11 @@ class SearchResult(NamedTuple):
     @property
     def last(self) -> Candidate | None:
         return self.candidates[-1] if self.candidates else None
+
+
+TRAINED: Final[Standing] = "trained"
+TRAINED_IN_VAIN: Final[Standing] = "trained in vain"
+"""What a single training without a search ends with, by whether it gained on the search tasks."""
 
 
 class HandedOver(NamedTuple):

@@ -64,7 +64,10 @@ class OpenAIProvider(SdkProvider):
 
         What a model refuses is remembered, so that later requests go without it.
         """
-        words = {"usage": r"stream_options|include_usage", "limit": "max_completion_tokens"}
+        words = {
+            **{"usage": r"stream_options|include_usage", "limit": "max_completion_tokens"},
+            "stream": r"(?i)\bstream(?:ing|s|ed)?\b",
+        }
         for part, word in words.items():
             if (request.model, part) not in self._refused and re.search(word, refusal):
                 self._refused.add((request.model, part))
@@ -78,8 +81,8 @@ class OpenAIProvider(SdkProvider):
         refuses = {part for model, part in self._refused if model == request.model}
         newer = self.asks_vendor != ("limit" in refuses)
         limit = "max_completion_tokens" if newer else "max_tokens"
-        body |= {limit: request.max_tokens, "stream": True}
-        if "usage" not in refuses:
+        body |= {limit: request.max_tokens, "stream": "stream" not in refuses}
+        if body["stream"] and "usage" not in refuses:
             body["stream_options"] = {"include_usage": True}
         if self.asks_vendor and REASONS.match(str(body["model"])):
             body.pop("temperature", None)

@@ -1,8 +1,9 @@
 """One dialogue: a model, its tools, and every way in which that ends.
 
 Promises: ends with a result, with a `CandidateError` that says why (`turn_limit`, `token_limit`,
-`looped`, `context_overflow`, `malformed_replies`, `model_refused`, or what a tool raised), or with
-an error that stops the run and leaves it resumable (`ProviderError`, `BudgetError`, `Interrupted`).
+`looped`, `no_tool_calls`, `context_overflow`, `malformed_replies`, `model_refused`, or what a tool
+raised), or with an error that stops the run and leaves it resumable (`ProviderError`,
+`BudgetError`, `Interrupted`).
 Each request is a function of what was said before, so a dialogue that is repeated asks the same
 questions, and the client answers them from its record.
 
@@ -182,8 +183,11 @@ class Dialogue:
     def _nudge(self, reply: ChatReply) -> None:
         self._idle += 1
         if self._idle >= _limits.IDLE_TURNS:
+            called = bool(self._recent_calls)
             message = f"the model made no tool call {self._idle} times; use another model"
-            raise CandidateError(message, reason="looped")
+            if not called:
+                message += ", or switch tool calls on at its server"
+            raise CandidateError(message, reason="looped" if called else "no_tool_calls")
         names = ", ".join(tool.spec.name for tool in self.tools)
         cut = "Your reply was cut off at its limit. " if reply.stop == "length" else ""
         self._messages.append(

@@ -19,7 +19,7 @@ from meta_agent.proposers.team._dialogue import Line, Spend
 from meta_agent.proposers.team._experiments import UNPAID
 from meta_agent.proposers.workbench import Workbench, open_workbench
 
-_GAVE_UP = frozenset({"turn_limit", "token_limit", "looped", "context_overflow"})
+_GAVE_UP = frozenset({"turn_limit", "token_limit", "looped", "no_tool_calls", "context_overflow"})
 
 
 @dataclass(slots=True)
