@@ -26,6 +26,7 @@ from meta_agent.cli import (
     _skills,
     _tasks,
 )
+from meta_agent.cli._examples import add_examples
 from meta_agent.cli._flags import PANELS, Grouped, Paneled
 from meta_agent.core.distribution import RUN_NEEDS, install, version
 from meta_agent.core.errors import Interrupted, MetaAgentError, PreflightError, of_disk
@@ -82,7 +83,9 @@ def _root(
 @cache
 def command() -> Any:
     """Returns the command-line parser. It is cached, because Typer takes 40 ms to build it."""
-    return typer.main.get_command(app)
+    parser = typer.main.get_command(app)
+    add_examples(parser)
+    return parser
 
 
 def main() -> None:

@@ -62,7 +62,7 @@ def config_of(
         if name not in names:
             raise ConfigError(
                 f"optimize has no argument {name!r}",
-                hint=did_you_mean(name, names) or "docs/library.md lists the arguments",
+                hint=did_you_mean(name, names) or "help(meta_agent.optimize) lists the arguments",
             )
     if base_url is not None:
         settings["base_urls"] = {ALL_ROLES: base_url, **settings.get("base_urls", {})}

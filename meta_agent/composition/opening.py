@@ -34,7 +34,7 @@ from meta_agent.composition.root import extensions_of, sandboxes_of
 from meta_agent.composition.served import REPLAY, open_models, policies_of
 from meta_agent.composition.visible import declare
 from meta_agent.core.capabilities import Capabilities
-from meta_agent.core.config import RunConfig
+from meta_agent.core.config import RunConfig, slug_of
 from meta_agent.core.errors import ConfigError, PreflightError
 from meta_agent.core.harness import no_recipe, parse_contract, recipe_of
 from meta_agent.core.harness.judge import RewardJudge
@@ -120,7 +120,7 @@ def _backend(config: RunConfig, tell: Callable[[str], None]) -> str:
 
 def name_of(config: RunConfig, purpose: str = "") -> str:
     """Returns the name of the run with these settings, for `evolve` or the command `purpose`."""
-    return "-".join(filter(None, (config.slug, purpose, config.config_hash[:10])))
+    return "-".join(filter(None, (slug_of(config.domain), purpose, config.config_hash[:10])))
 
 
 class _Began(NamedTuple):

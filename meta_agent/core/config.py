@@ -312,10 +312,6 @@ class RunConfig(BaseModel):
         return self.models.get("reward") if self.trainable else None
 
     @property
-    def slug(self) -> str:
-        return slug_of(self.domain)
-
-    @property
     def own_tasks(self) -> bool:
         """Returns whether the tasks come from the user and not from a built-in suite."""
         return self.tasks is not None or self.domain not in BUILT_IN_SUITES

@@ -87,7 +87,7 @@ def claim_facts(state: RunState) -> Rows:
     if words := _lead(state.lead or {}):
         yield "lead", words
     if detectable := (state.visible or {}).get("words"):
-        yield "detectable", visible(detectable)
+        yield "detectable", visible(detectable.partition(" (")[0])
     if words := _no_claim(state):
         yield "no claim", words
     if state.analyses and (nothing := state.analyses[-1].nothing):

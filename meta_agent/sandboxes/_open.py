@@ -177,8 +177,7 @@ def _choose_service(
         raise PreflightError(
             f"--sandbox {requested} lacks protections ({', '.join(sorted(missing))}), so code "
             "that a language model may have written is not run there",
-            hint="give --sandbox docker, or a service that cuts off the network "
-            "(docs/how-to/remote-sandboxes.md)",
+            hint="give --sandbox docker, or a service that cuts off the network",
         )
     return BackendChoice(requested, "a sandbox started there")
 

@@ -31,7 +31,7 @@ from meta_agent.sandboxes._owner import holder_mark
 _PRIVATE: Final = "service"
 FORWARD: Final = (
     "forward its socket: ssh -fNL /tmp/engine.sock:/var/run/docker.sock USER@HOST && "
-    "export DOCKER_HOST=unix:///tmp/engine.sock (docs/how-to/remote-sandboxes.md)"
+    "export DOCKER_HOST=unix:///tmp/engine.sock"
 )
 _START_SEC: Final = 60.0
 _END_SEC: Final = 60.0
@@ -56,7 +56,7 @@ def podman_address() -> str:
     path = socket_of(
         "podman",
         lambda path: ["podman", "system", "service", "--time", "0", f"unix://{path}"],
-        hint="make `podman info` work for this user first (docs/security.md)",
+        hint="make `podman info` work for this user first",
     )
     return f"unix://{path}"
 

@@ -69,7 +69,7 @@ class UnknownFormatError(ConfigError):
 
 
 HOW_TO_READ: Final = (
-    "docs/reference.md lists the formats and the fields they are known by; other rows, CSV too: "
+    "name the fields of other rows, CSV too: "
     "meta-agent report --map FIELD=prompt,FIELD=completion,FIELD=reward --rollouts FILE"
 )
 
