@@ -15,10 +15,11 @@ from meta_agent.composition.opening import first_version, open_run
 from meta_agent.core.config import RunConfig
 from meta_agent.core.gate import effect, pair
 from meta_agent.core.lab.live import Evaluated, Trained
+from meta_agent.core.ledger.kinds import TRAINED, TRAINED_IN_VAIN
 from meta_agent.core.loop.budget import allowed
 from meta_agent.core.loop.diagnostics.tend import tend
 from meta_agent.core.loop.finish import finish, record_handover
-from meta_agent.core.loop.records import TRAINED, TRAINED_IN_VAIN, HandedOver, must_work
+from meta_agent.core.loop.records import HandedOver, must_work
 from meta_agent.core.loop.run import Run
 from meta_agent.core.protocols import JSON, Effect, HarnessTree
 from meta_agent.llm_clients.asking.client import Client

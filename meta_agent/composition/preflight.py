@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import asdict
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from meta_agent.composition.bring import is_brought
 from meta_agent.composition.served import require_servers
 from meta_agent.core.config import GRADED, RunConfig
-from meta_agent.core.distribution import install
-from meta_agent.core.errors import ConfigError, MetaAgentError, PreflightError
+from meta_agent.core.distribution import RUN_NEEDS, require_installed
+from meta_agent.core.errors import ConfigError, MetaAgentError
 from meta_agent.core.harness import CONTRACT_FILE, parse_contract
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.loop.plan import STAGED
@@ -44,6 +43,7 @@ def preflight(config: RunConfig) -> None:
 
 def _require_installed(config: RunConfig) -> None:
     """Raises an error if something is missing, as far as that shows without starting a program."""
+    require_installed(RUN_NEEDS, "run")
     require_supported(config)
     if config.is_local:
         require_training()
@@ -195,12 +195,7 @@ def _effort_refusal(config: RunConfig, ceilings: Ceilings) -> str:
 
 def require_training() -> None:
     """Raises PreflightError if a package that training needs is missing."""
-    missing = [name for name in ("torch", "transformers", "trl") if find_spec(name) is None]
-    if missing:
-        raise PreflightError(
-            f"training needs {', '.join(missing)}, which this installation does not have",
-            hint=f"{install('train')}; the README says how to avoid CUDA wheels",
-        )
+    require_installed(("torch", "transformers", "trl"), "train")
 
 
 def _says_how(config: RunConfig) -> bool:

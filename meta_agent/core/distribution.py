@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Iterable
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
+
+from meta_agent.core.errors import PreflightError
 
 NAME: Final = "meta-agent-loop"  # on the public index `meta-agent` is somebody else's
 # Reading and reporting need none of these.
@@ -33,6 +37,23 @@ def install(extra: str = "") -> str:
     source, is_editable = _installed_from()
     target = f"{source}[{extra}]" if extra else source
     return f"pip install {'-e ' if is_editable else ''}{shlex.quote(target)}"
+
+
+def require_installed(packages: Iterable[str], extra: str) -> None:
+    """Raises PreflightError if a package of the optional dependencies `extra` is missing."""
+    missing = sorted(name for name in packages if not _is_here(name))
+    if missing:
+        raise PreflightError(
+            f"this installation lacks {', '.join(missing)}",
+            hint=install(extra) + "; the README says how to avoid CUDA wheels" * (extra == "train"),
+        )
+
+
+def _is_here(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def _installed_from() -> tuple[str, bool]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from meta_agent.core.loop.records import TRAINED, TRAINED_IN_VAIN
+from meta_agent.core.ledger.kinds import TRAINED, TRAINED_IN_VAIN
 from meta_agent.core.protocols import Effect
 from meta_agent.reports._format import (
     effect_text,

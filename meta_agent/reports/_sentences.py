@@ -10,8 +10,8 @@ import shlex
 import time
 from typing import Final, NamedTuple
 
+from meta_agent.core.ledger.kinds import TRAINED, TRAINED_IN_VAIN
 from meta_agent.core.ledger.waiting import Wait
-from meta_agent.core.loop.records import TRAINED, TRAINED_IN_VAIN
 from meta_agent.core.protocols import Effect
 from meta_agent.reports._facts import claim_words, proof_word
 from meta_agent.reports._format import duration, effect_text, one_line, percent, points, visible

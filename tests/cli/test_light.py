@@ -53,6 +53,16 @@ def test_a_run_says_what_to_install(tmp_path: Path) -> None:
     assert re.search(r"hint: pip install .*\[run\]", ran.stderr)
 
 
+@pytest.mark.parametrize("command", ["revert g0/c0", "adopt --into new"])
+def test_what_lacks_an_extra_records_nothing(command: str, tmp_path: Path) -> None:
+    assert light("demo", "--seconds", "0", cwd=tmp_path).returncode == 0
+    ran = light(*command.split(), "--workspace", "meta-agent-demo", cwd=tmp_path)
+    assert ran.returncode == 3 and re.search(r"hint: pip install .*\[run\]", ran.stderr)
+    status = light("status", "--json", "--workspace", "meta-agent-demo", cwd=tmp_path)
+    assert json.loads(status.stdout)["in_flight"] == []
+    assert not (tmp_path / "new").exists()
+
+
 def test_skills_are_shown(tmp_path: Path) -> None:
     ran = light("skills", "show", "read-a-leak", cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from meta_agent.composition import opening, preflight
+from meta_agent.core import distribution
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError, PreflightError
 from meta_agent.core.ledger import Ledger
@@ -27,7 +28,9 @@ def test_an_installation_without_torch_is_told_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = importlib.util.find_spec
-    monkeypatch.setattr(preflight, "find_spec", lambda name: None if name == "trl" else real(name))
+    monkeypatch.setattr(
+        distribution, "find_spec", lambda name: None if name == "trl" else real(name)
+    )
     with pytest.raises(PreflightError, match="trl") as caught:
         start(RunConfig(workspace=tmp_path / "w"))
     assert "[train]" in str(caught.value.hint)
@@ -103,7 +106,11 @@ def test_a_dry_run_starts_no_coding_agent(tmp_path: Path) -> None:
 
 
 def test_a_frozen_policy_needs_no_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight, "find_spec", lambda _name: None)
+    real = importlib.util.find_spec
+    torch = ("torch", "transformers", "trl")
+    monkeypatch.setattr(
+        distribution, "find_spec", lambda name: None if name in torch else real(name)
+    )
     with pytest.raises(ConfigError, match="tasks"):  # it got as far as the tasks
         start(frozen(tmp_path, sandbox="process", allow_unsafe_process=True))
 

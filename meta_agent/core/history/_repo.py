@@ -15,6 +15,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
+from meta_agent.core.distribution import require_installed
 from meta_agent.core.durable import sync
 from meta_agent.core.errors import IntegrityError
 from meta_agent.core.history._admission import AdmittedCommit, Allowlist, Edits, admit_edits
@@ -75,9 +76,10 @@ class HarnessRepo:
     def open(cls, path: Path) -> HarnessRepo:
         """Opens the repository at `path`, and finishes a checkout of `main` that was killed.
 
-        Raises ConfigError if it is no harness repository, or if its files were edited, and
-        IntegrityError if it is damaged.
+        Raises ConfigError if it is no harness repository, or if its files were edited,
+        IntegrityError if it is damaged, and PreflightError if GitPython is missing.
         """
+        require_installed(["git"], "run")
         repo = cls(path)
         check_repository(repo._git, path)
         follow_main(repo._git, path)

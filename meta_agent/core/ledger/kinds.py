@@ -22,6 +22,11 @@ Kind = Literal[
     "untrained", "vault", "verdict", "visible", "warmup",
 ]  # fmt: skip
 
+Standing = Literal["proven", "unproven", "start", "trained", "trained in vain"]
+TRAINED: Final[Standing] = "trained"
+TRAINED_IN_VAIN: Final[Standing] = "trained in vain"
+"""What a single training without a search ends with, by whether it gained on the search tasks."""
+
 
 class Refused(TypedDict):
     """A proposed idea that was refused before it became a candidate, and the reason."""

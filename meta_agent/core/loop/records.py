@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from meta_agent.core.errors import CandidateError, ConfigError
 from meta_agent.core.evidence import Evidence
 from meta_agent.core.gate import Finding
 from meta_agent.core.lab.live import ArmRef, Evaluated, Trained
+from meta_agent.core.ledger.kinds import Standing
 from meta_agent.core.loop.run import Run
 from meta_agent.core.protocols import JSON, Candidate, HarnessTree, Hypothesis, Verdict, VerdictKind
 
 BY_SCORE: Final = "score"
 """Value of `judge` in a verdict that rests on a raw score."""
 
-Standing = Literal["proven", "unproven", "start", "trained", "trained in vain"]
 """How well a result is proven. `trained` is one training without a search: it claims nothing."""
 
 
@@ -111,11 +111,6 @@ class SearchResult(NamedTuple):
     @property
     def last(self) -> Candidate | None:
         return self.candidates[-1] if self.candidates else None
-
-
-TRAINED: Final[Standing] = "trained"
-TRAINED_IN_VAIN: Final[Standing] = "trained in vain"
-"""What a single training without a search ends with, by whether it gained on the search tasks."""
 
 
 class HandedOver(NamedTuple):
