@@ -38,7 +38,7 @@ _MAY_HOLD_A_KEY: Final = ("--base-url", "--key-env", "--notify")
 app = typer.Typer(
     name="meta-agent",
     cls=Paneled,
-    help="Co-evolves an LLM policy and the harness around it, and proves its gains.",
+    help="Improve an LLM agent: its prompts, tools, rewards and, optionally, its weights.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -77,7 +77,7 @@ def _root(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    """Co-evolves an LLM policy and the harness around it, and proves its gains."""
+    """Improve an LLM agent: its prompts, tools, rewards and, optionally, its weights."""
 
 
 @cache

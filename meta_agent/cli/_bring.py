@@ -235,5 +235,5 @@ def _end(checks: list[CheckResult]) -> None:
     for row in failed:
         say(f"FAILED {row.name}: {row.detail}")
     if failed:
-        say("mend harness_repo/ (harness.toml), commit there, then: meta-agent check")
+        say("fix harness_repo/ (harness.toml), commit there, then: meta-agent check")
         raise typer.Exit(FAILED_EXIT_CODE)

@@ -48,7 +48,7 @@ def approve(
     with Ledger.open(open_workspace(workspace_root(workspace)).ledger_file) as ledger:
         decisions = answer(ledger, reduce(ledger, run).run, subjects, reply)
     sentences = [f"{decision.subject}  {decision.answer_sentence}" for decision in decisions]
-    sentences.append("recorded; the same evolve command goes on from here")
+    sentences.append("recorded; the same evolve command continues from here")
     document = {"schema_version": 1, "decisions": [decision.to_json() for decision in decisions]}
     emit(as_json, lambda: document, lambda: lines(sentences))
 

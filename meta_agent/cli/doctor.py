@@ -447,7 +447,7 @@ def _servers(config: RunConfig) -> Iterator[Row]:
             yield Row("server", "ok", f"{url} answers (HTTP {_status_of(url)})")
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, "reason", error)
-            yield Row("server", "fail", f"{url}: {reason!s:.200}", "start it, or mend --base-url")
+            yield Row("server", "fail", f"{url}: {reason!s:.200}", "start it, or fix --base-url")
 
 
 def _nodes(config: RunConfig) -> Iterator[Row]:

@@ -12,7 +12,7 @@ MINE: Final = "mine"
 GRADER: Final = "grader.py"
 TASKS: Final = "tasks.jsonl"
 _GRADER: Final = '''\
-"""Grades one task: `task` is its row of tasks.jsonl, `answer` the text that was handed in."""
+"""Grades one task: `task` is its row of tasks.jsonl, `answer` the text that was submitted."""
 
 
 def grade(task, answer):  # True or False; or a number, and then THRESHOLD = 0.8 says what is solved

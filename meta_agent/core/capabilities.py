@@ -47,7 +47,7 @@ class Capabilities:
     solution: Callable[[str], tuple[str, str] | None] = lambda _: None
     """Returns a task's request and a reply that its grader accepts, or None if none is known.
 
-    It is asked for training tasks only: their solutions may stand in a harness as worked examples.
+    It is asked for training tasks only: their solutions may be in a harness as worked examples.
     """
     generators: Generators | None = None
     """Makes further training tasks."""

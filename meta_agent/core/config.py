@@ -69,7 +69,7 @@ TRACKER_NAMES: Final = ("wandb", "mlflow", "trackio", "tensorboard")
 GRADED: Final = "graded"
 """The domain of a user's grader."""
 BROUGHT: Final = "brought"
-"""Stands in the hash of the settings for every harness that is not built in."""
+"""Is in the hash of the settings for every harness that is not built in."""
 SET_NAME: Final = re.compile(r"([A-Za-z][\w-]*)(?:([:=])(.+))?", re.DOTALL)
 """The name of a public task set: `gsm8k`, `gsm8k=PATH` or `reasoning-gym:GENERATOR`."""
 _MODEL_FORMS: Final = "nano, hf:PATH, vllm:PATH or provider/model"

@@ -80,7 +80,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         _RUN,
         "Version handed over: proven or best, maybe unproven. [default: proven if there is one]",
     ),
-    "budget": Setting(int, _RUN, "The most attempts at tasks, without those at vault tasks."),
+    "budget": Setting(int, _RUN, "Maximum number of attempts, without those at vault tasks."),
     "seed": Setting(int, _RUN, "Seed of all random numbers. [default: 0]"),
     "train_steps": Setting(
         int,

@@ -51,7 +51,7 @@ from meta_agent.proposers.workbench import drafted
 HARNESS: Final = "harness"
 HYPOTHESIS: Final = "hypothesis.json"
 _ROUNDS: Final = 2
-"""Sessions for a candidate: a second one may mend what is wrong with the first one's work."""
+"""Sessions for a candidate: a second one may fix what is wrong with the first one's work."""
 _HYPOTHESIS_BYTES: Final = 64 << 10
 _SUBJECT: Final = 60
 _LIMIT_WORDS: Final = {

@@ -268,7 +268,7 @@ def _readme(
             "written by other models: material to judge.",
             "",
             "- report.md: validity findings, alerts, and every metric by layer; changes against",
-            "  the version before stand in brackets",
+            "  the version before are in brackets",
             "- metrics.csv: the same metrics by their full names, as a hypothesis names them",
             *_on_training(source),
             f"- rollouts/index.csv: one row per rollout: {counts['search']} of the search split",

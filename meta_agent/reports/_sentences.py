@@ -214,7 +214,8 @@ def _reasons(state: RunState, where: str) -> list[Sentence]:
         ]
         words = f"{'; '.join(parts)}."
         if len([candidate for candidate in carriers if candidate.share]) > 1:
-            words += " Each figure is what the bundle loses without that edit; they do not add up."
+            words += " Each figure is the drop when that edit alone is removed. Edits overlap, so"
+            words += " the figures do not sum to the total."
         reasons.append(Sentence("why", words))
     claims = [
         f"{claim_words(kind, state.trains)} {effect_text(effect)} points, {proof_word(verdict)}"

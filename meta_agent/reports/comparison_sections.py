@@ -171,7 +171,7 @@ def _declared(document: Document) -> Iterator[str]:
             "same command makes the run again"
         )
     if document["unfinished"]:
-        yield f"not finished: {', '.join(document['unfinished'])}; the same command goes on"
+        yield f"not finished: {', '.join(document['unfinished'])}; the same command continues"
 
 
 def _explanations(document: Document) -> Iterator[str]:

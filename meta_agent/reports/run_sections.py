@@ -244,7 +244,7 @@ def _bundles(state: RunState) -> Section:
     start = ("", "start", "", percent(share), "", "")
     words = (
         "Ideas trained together and without each: clean success on the search split, training "
-        "seed 0, against what the cell stands on. It explains; what is proven is the claim."
+        "seed 0, against the version that the cell builds on. Only the claim is proven."
     )
     table = Table(_CELL_COLUMNS, [start, *map(_cell_row, state.cells)], whole=(3, 4))
     return Section([Words(words, "dim"), table], "Bundles", "cells")

@@ -279,7 +279,7 @@ class RunState:
         names = (
             ", ".join(candidate.short_id for candidate in self.candidates.values()) or "none yet"
         )
-        problem = "names more than one candidate" if matches else "is no candidate"
+        problem = "more than one candidate" if matches else "no candidate"
         raise ConfigError(
-            f"{name!r} {problem} of run {self.run}", hint=f"candidates of this run: {names}"
+            f"run {self.run} has {problem} {name!r}", hint=f"candidates of this run: {names}"
         )

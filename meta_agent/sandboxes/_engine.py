@@ -39,7 +39,7 @@ FILES_A_MB = 512  # of scratch space: twice what fits if each holds a byte
 TCP_PART = 4  # of the memory limit, for the buffers of loopback connections
 ENGINE_HINTS: Final[dict[str, str]] = {
     "docker": "install and start Docker",
-    "podman": "mend what `podman info` complains of",
+    "podman": "fix what `podman info` complains of",
 }
 IMAGE_HINTS: Final[dict[str, str]] = {
     "docker": f"run {BUILD_COMMAND}",

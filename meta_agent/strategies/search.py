@@ -256,9 +256,9 @@ def _choose_cell(
     elif outcome["chosen"] is None:
         run.note("no better" if len(cells) == 1 else "neither the bundle nor any cell is better")
     elif is_better(chosen, base.evaluated.clean_success):
-        run.note(f"generation {generation} goes on from the cell {outcome['chosen']}")
+        run.note(f"generation {generation} continues from the cell {outcome['chosen']}")
     else:
-        run.note(f"no cell is better; for now the search goes on from {outcome['chosen']}")
+        run.note(f"no cell is better; for now the search continues from {outcome['chosen']}")
     return chosen
 
 
@@ -360,7 +360,7 @@ def _return_home(run: Run, tip: Tip, reads: dict[int, Read]) -> Tip:
     if tip.home is None:
         return tip
     version, members = tip.home
-    reason = "dropped: no better by itself, and neither was what was tried on top of it"
+    reason = "dropped: no better on its own, and neither was what was tried on top of it"
     judged = undecided(reason)
     detour = [member for member in tip.members if member not in members]
     for member in (member for member in detour if member.factor != "diagnostics"):

@@ -59,7 +59,7 @@ def resolve(repo: HarnessRepo, ledger: Ledger, name: str) -> Named:
         or "none yet"
     )
     raise ConfigError(
-        f"{name!r} is no candidate, version, branch or commit of {repo.path}",
+        f"{repo.path} has no candidate, version, branch or commit {name!r}",
         hint=f"candidates: {listed}; branches: git -C {repo.path} branch",
     )
 

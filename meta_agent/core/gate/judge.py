@@ -306,8 +306,8 @@ def _assumed(case: _Case, collapse: Collapse) -> str:
     """Returns the sentence on what so few training seeds cannot show."""
     pairs = case.effect.training_seeds
     return (
-        f"worst of {pairs} pairs {_points(collapse.worst)}; with {pairs} pairs a collapse rate of "
-        f"up to {collapse.fits:.0%} fits, one of {collapse.rate:.0%} the gain outlasts"
+        f"worst of {pairs} pairs {_points(collapse.worst)}; {pairs} pairs cannot rule out that up "
+        f"to {collapse.fits:.0%} of trainings collapse; the gain would survive {collapse.rate:.0%}"
     )
 
 
@@ -354,8 +354,8 @@ def _collapse_doubts(case: _Case) -> tuple[str, ...]:
         return ()
     return (
         f"{collapse.rate:.0%} of training runs losing all would leave {_points(remaining)} of the "
-        f"lower bound {_points(low)}, and with {case.effect.training_seeds} pairs a collapse rate "
-        f"of up to {collapse.fits:.0%} fits (worst pair {_points(collapse.worst)})",
+        f"lower bound {_points(low)}, and {case.effect.training_seeds} pairs cannot rule out that "
+        f"up to {collapse.fits:.0%} of trainings collapse (worst pair {_points(collapse.worst)})",
     )
 
 

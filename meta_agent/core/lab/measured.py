@@ -88,7 +88,7 @@ class Job:
     split: Split
     limit: int
     onto: Trained | None = None
-    """The weights that the training goes on with. None: it begins with the base policy."""
+    """The weights that the training continues with. None: it begins with the base policy."""
 
 
 @dataclass(slots=True)

@@ -32,7 +32,7 @@ RULES: Final = 3
 1, before 2026-11-26: a claim over training seeds is a t-test and ends with its share of the budget.
 2: it also bets on signs, and a claim that has come near buys further pairs (`Course.further`).
 3, from 2026-11-27: an edit that is proposed again in a race gets further attempts; a search with
-trainings goes on from a version that is nearly as good as its base, for the time being."""
+trainings continues from a version that is nearly as good as its base, for the time being."""
 STAGED: Final = "staged"
 """The strategy that races edits with frozen weights, and then trains in legs."""
 STAGED_ATTEMPTS: Final = 960

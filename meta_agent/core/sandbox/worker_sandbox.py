@@ -296,7 +296,7 @@ class WorkerSandbox:
             f"{sent.subject or f'the operation `{sent.op}`'} in a sandbox ({self.backend})",
             limit_sec=sent.timeout_sec,
             group=sent.op,
-            advice="Nothing to do: at its limit the sandbox is killed, and the run goes on.",
+            advice="Nothing to do: at its limit the sandbox is killed, and the run continues.",
         )
 
     def _converse(self, sent: Sent, deadline: float, wait: Wait) -> dict[str, JSON]:

@@ -131,7 +131,7 @@ def _mbpp(fields: Fields) -> CodeRow:
     program = "\n".join([*setup, *asserts])
     names = _called(program, code)
     if not names:
-        raise RefusedRowError("no test calls a function that the solution defines: mend test_list")
+        raise RefusedRowError("no test calls a function that the solution defines: fix test_list")
     prompt = fields.optional_text("prompt", "text")
     if prompt is None:
         raise fields.need("text", "the problem's text")

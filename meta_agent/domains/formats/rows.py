@@ -231,7 +231,7 @@ class TaskFile(Generic[Row]):
             splits = [split for split in SPLITS if any(row.split == split for row in rows)]
             if len(splits) > 1:
                 lines = ", ".join(str(row.line) for row in rows[:_SHOWN_FIELDS])
-                yield f"one prompt stands in {', '.join(splits)} (lines {lines}): keep it in one"
+                yield f"one prompt is in {', '.join(splits)} (lines {lines}): keep it in one"
 
 
 def collected(

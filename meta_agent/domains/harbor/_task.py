@@ -268,7 +268,7 @@ def _instruction(path: Path) -> str:
         lines.pop(0)
     text = "\n".join(lines).strip()
     if not text:
-        raise ConfigError(f"the instruction {path} is empty; write what the agent shall do")
+        raise ConfigError(f"the instruction {path} is empty; write what the agent should do")
     return text
 
 

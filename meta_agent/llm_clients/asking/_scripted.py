@@ -69,7 +69,7 @@ def _line(path: Path, number: int, text: str) -> tuple[str, Mapping[str, Any]]:
         unknown = {*value} - {"conversation", "reply"} | {*reply} - _FIELDS
         if unknown or not isinstance(pattern, str):
             raise ValueError(
-                "remove or mend the unknown field or pattern: "
+                "remove or fix the unknown field or pattern: "
                 f"{', '.join(sorted(unknown)) or pattern!r}"
             )
         _reply(reply, "", 0)

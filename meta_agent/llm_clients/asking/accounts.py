@@ -26,7 +26,7 @@ class Account:
 
     model: str
     via: str
-    """The SDK, or what stands in its place."""
+    """The SDK, or what takes its place."""
     base_url: str | None = None  # None: the provider's own
     key_name: str = ""
     refusal: str = ""

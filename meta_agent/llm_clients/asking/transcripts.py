@@ -254,7 +254,7 @@ def _naming_the_file(path: Path) -> Iterator[None]:
     except OSError as error:
         raise InfrastructureError(
             f"writing {path} failed: {error.strerror}",
-            hint="free or mend the disk, then run the same command again: it resumes",
+            hint="free or fix the disk, then run the same command again: it resumes",
         ) from error
 
 

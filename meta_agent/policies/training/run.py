@@ -141,7 +141,7 @@ def train_policy(
     )  # fmt: skip
     session.start_filter()
     if sealed is not None:
-        _log.warning("training goes on after step %d of %d", sealed.step, steps)
+        _log.warning("training continues after step %d of %d", sealed.step, steps)
         loop.restore(sealed)
 
     lies_at = job.after  # the step whose seal lies there

@@ -209,7 +209,7 @@ def read_fenced_answer(case: Case) -> Diagnosis | None:
             edits[file.path] = file.with_text(surgery.text).with_end(_UNFENCED).text
     return Diagnosis(
         strength=clamp(0.3 + share / 2),
-        change="what stands in the last fence of a reply is handed in",
+        change="the last fence of a reply is submitted",
         effect="right answers in a fence count",
         because=f"{share:.0%} of failed attempts end in a fenced answer",
         delta=share / 4,
@@ -226,7 +226,7 @@ def _last_reply(attempt: Rollout) -> str:
 
 _UNFENCED: Final = '''
 def unfenced(text):
-    """Returns what stands in the last fence of a text, or the text."""
+    """Returns the content of the last fence of a text, or the text."""
     parts = text.split("```")
     if len(parts) < 3:
         return text

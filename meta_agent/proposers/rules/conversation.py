@@ -123,7 +123,7 @@ go_on = _passing(
     "go-on",
     _wiring.go_on,
     "conversation.ended_early",
-    change="an attempt goes on until the environment says that it is over",
+    change="an attempt continues until the environment says that it is over",
     because="of attempts are ended by the scaffold, before any limit",
 )
 show_task = _passing(

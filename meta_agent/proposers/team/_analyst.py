@@ -199,7 +199,7 @@ class _Submission:
             for number, why in self._misquoted(row)
         ]
         if wrong:
-            instruction = "All else is kept: mend each such line with correct_quotation"
+            instruction = "All else is kept: fix each such line with correct_quotation"
             raise ToolError("\n".join([*wrong, instruction]))
         raise Done(Analysis(tuple(_ideas(self.case, self._rows, self.opened)), noted=self._noted))
 
@@ -353,5 +353,5 @@ def _quotation(case: Case, row: JSON) -> str:
     path, quote = text_of(row, "path").removeprefix("./"), line_of(row, "quote", _QUOTE)
     at = case.files.where(path, quote, whole_of(row, "line", default=1))
     if at is None:
-        raise ToolError(f"{path} has no line with {quote[:80]!r}: quote it as it stands there")
+        raise ToolError(f"{path} has no line with {quote[:80]!r}: quote it exactly")
     return visible(f"{path}:{at}: {quote}")

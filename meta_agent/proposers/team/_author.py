@@ -43,13 +43,13 @@ from meta_agent.proposers.team._tools import (
 from meta_agent.proposers.workbench import Workbench
 
 Reviewing = Callable[[Hypothesis, str, Mapping[str, str], int], Review]
-"""Reviews what is handed in, for the nth time."""
+"""Reviews what is submitted, for the nth time."""
 _SUBJECT, _STATEMENT = 60, 500
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The hypothesis and commit subject that a model handed in; its commits are in its sandbox."""
+    """The hypothesis and commit subject that a model submitted; its commits are in its sandbox."""
 
     hypothesis: Hypothesis
     subject: str

@@ -25,7 +25,7 @@ WINDOW_CALLS, WINDOW_DISTINCT = 16, 3
 IDLE_TURNS: Final = 3
 """Turns in a row without a tool call."""
 FINISH_TRIES: Final = 3
-"""Times that `finish` may be asked for while the work cannot be handed in."""
+"""Times that `finish` may be asked for while the work cannot be submitted."""
 REVISIONS: Final = 1
 """Rounds that the reviewer may send the work back."""
 RESULT_CHARS: Final = 16_000

@@ -80,7 +80,7 @@ def _calls(estimate: Estimate) -> Iterator[tuple[str, str]]:
         yield (
             "",
             "nothing is measured yet. To narrow the range, start the run, press Ctrl-C once after "
-            "five attempts and ask again; the same command then goes on and pays for nothing twice",
+            "five attempts and ask again; the same command then continues at no further cost",
         )
 
 
@@ -101,7 +101,7 @@ def _trainings(
     if not plan["frozen"] and most > MIN_PAIRS:
         yield (
             "further pairs",
-            f"a claim with {NEAR:.0%} of the evidence that it needs goes on, up to {most} pairs. "
+            f"a claim with {NEAR:.0%} of the evidence that it needs continues, up to {most} pairs. "
             f"Each costs two trainings of {plan['steps']} steps and {2 * plan['confirm']:,} "
             "attempts, of what would train on",
         )

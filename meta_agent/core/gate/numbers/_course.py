@@ -62,7 +62,7 @@ class Course:
     collapse: float = COLLAPSE
     """The assumed share of training runs that lose everything. A promoted gain outlasts it."""
     further: int = 0
-    """The number of pairs to which a test that is near its proof goes on; 0: to `maximum` only."""
+    """The most pairs of a test that is near its proof; 0: `maximum`."""
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:

@@ -52,7 +52,7 @@ def unfinished(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Fi
     if jump <= UNFINISHED_GAP or p >= limits.balance_p:
         return []
     message = (
-        f"attempts never handed in: {len(open_rows[0])}/{len(sides[0])} before, "
+        f"attempts never submitted: {len(open_rows[0])}/{len(sides[0])} before, "
         f"{len(open_rows[1])}/{len(sides[1])} after"
     )
     lines = evidence_lines(open_rows[1])

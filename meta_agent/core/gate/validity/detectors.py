@@ -134,7 +134,7 @@ DETECTORS: Final[tuple[Detector, ...]] = (
     Detector(
         name="broken format",
         codes=("artefact.unfinished", "artefact.unheard"),
-        looks_for="attempts newly never handed in, replies newly not understood",
+        looks_for="attempts newly never submitted, replies newly not understood",
         wider=unfinished,
         in_looks=lambda of: unheard(of.baseline.looks, of.records.looks, of.limits),
     ),
@@ -230,6 +230,6 @@ DETECTORS: Final[tuple[Detector, ...]] = (
     Detector(
         name="near-duplicate tasks",
         codes=("overlap.near_duplicate",),
-        looks_for="evaluation tasks whose text stands in training tasks (`near_overlap`)",
+        looks_for="evaluation tasks whose text is in training tasks (`near_overlap`)",
     ),
 )

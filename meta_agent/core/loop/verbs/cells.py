@@ -26,7 +26,7 @@ from meta_agent.core.protocols import JSON, Candidate, HarnessTree
 
 ALPHA: Final = 0.05
 WORTHWHILE: Final = 0.02
-"""The search goes on from a cell only if its clean success is higher by this share."""
+"""The search continues from a cell only if its clean success is higher by this share."""
 ALL: Final = "all"
 RUNS: Final = 8
 """Cells of a two-level fraction (three to seven members)."""

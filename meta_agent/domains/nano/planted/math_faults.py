@@ -39,7 +39,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
     Fault(
         "short_replies",
         "scaffold",
-        "sixteen tokens hold the working of two steps, so only guesses are ever handed in",
+        "sixteen tokens hold the working of two steps, so only guesses are ever submitted",
         "MAX_TOKENS at least 40",
         (Edit(AGENT, r"^MAX_TOKENS = \d+", "MAX_TOKENS = 16"),),
     ),
