@@ -46,6 +46,11 @@ _UNICODE: Final = (
 _SIGNS: Final = str.maketrans(
     {sign: f"{latex} " for sign, latex in zip(_UNICODE, _LATEX.split(), strict=True)}
 )
+_MATRIX = re.compile(
+    r"(\\\{|[(\[|])?\s*\\begin\s*\{(?:([bBpdv]?)(?:small)?matrix\*?\}|array\}\s*\{[^{}]*\})"
+    r"(.*?)(?:\\\\\s*)?\\end\s*\{[a-z]*(?:matrix|array)\*?\}\s*(\\\}|[)\]|])?",
+    re.DOTALL | re.IGNORECASE,
+)
 _LETTER = re.compile(r"[(\[]?([A-Za-z])[)\]]?[.:)]*")
 _CHOICE = re.compile(r"\\?\(([A-Z])\)[\s~:.}\\]+(.*)", re.DOTALL)
 _WORDS = re.compile(
@@ -72,10 +77,14 @@ class Quantity(NamedTuple):
 
 
 def undressed(answer: str) -> str:
-    """Returns LaTeX without outer `$`, fonts and colours; Unicode signs become LaTeX commands."""
+    """Returns LaTeX without outer `$`, fonts and colours; Unicode signs become LaTeX commands.
+
+    A matrix in any environment and brackets becomes a `pmatrix`, a determinant a `vmatrix`.
+    """
     text = _ROOT.sub(lambda m: rf"\sqrt{{{m[1] or m[2] or m[3]}}}", answer).translate(_SIGNS)
     text = re.sub(r"\\(?:left|right)(?![A-Za-z])\s*", "", text)
     text = re.sub(r"\\[dtc]frac(?![A-Za-z])", r"\\frac", text)
+    text = _MATRIX.sub(_plain_matrix, text)
     bare = ""
     while bare != text:
         bare = text = text.strip()
@@ -89,6 +98,17 @@ def undressed(answer: str) -> str:
         elif before := _BEFORE.match(text):
             text = text[before.end() :]
     return text
+
+
+def _plain_matrix(match: re.Match[str]) -> str:
+    before, kind, cells, after = (part or "" for part in match.groups())
+    pair = before + after
+    if kind in ("v", "V") or pair in (r"\{", r"\}"):
+        return match[0]
+    name = "vmatrix" if pair == "||" else "pmatrix"
+    before, after = ("", "") if pair in ("()", "[]", "||", r"\{\}") else (before, after)
+    cells = re.sub(r"\\hline(?![A-Za-z])", "", cells).strip()
+    return rf"{before}\begin{{{name}}}{cells}\end{{{name}}}{after}"
 
 
 def _closes_last(text: str, start: int) -> bool:

@@ -93,6 +93,18 @@ def lists_more(value: str) -> bool:
     return False
 
 
+def ratio(value: str) -> list[str]:
+    """Returns the terms of a ratio such as `1 : 2 : 3`, split at colons outside brackets."""
+    depth, terms = 0, [""]
+    for sign in value.replace(r"\colon", ":").replace("{:}", ":"):
+        depth += (sign in "([{") - (sign in ")]}")
+        if sign == ":" and depth <= 0:
+            terms.append("")
+        else:
+            terms[-1] += sign
+    return [term.strip() for term in terms]
+
+
 def restates(answer: str, gold: str, problem: str) -> bool:
     """Returns whether an answer only repeats an expression of the problem, its parts in any order.
 

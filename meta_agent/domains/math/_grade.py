@@ -28,8 +28,18 @@ _EITHER = re.compile(r"\b(?:or|and|either|maybe|not|respectively)\b", re.IGNOREC
 _LISTING = re.compile(r"\\(?:text\w*|mathrm|mbox)\s*\{\s*,?\s*(?:and|or)\s*\}|\b(?:and|or)\b")
 _EQUALS = re.compile(r"(?<![<>!:=])=(?!=)|\\equiv(?![A-Za-z])")
 _ABOUT = re.compile(r"\\(?:(?:thick)?approx(?:eq)?|simeq|cong|doteq)(?![A-Za-z])")
-_BASED = re.compile(r"([0-9][0-9A-Za-z]*)\s*_\s*\{?\s*(\d{1,3})\s*\}?", re.ASCII)
+_BASED = re.compile(r"(-?[0-9][0-9A-Za-z]*)\s*_\s*\{?\s*(\d{1,3})\s*\}?", re.ASCII)
+_BASE = re.compile(r"[0-9)]\}?\s*_\s*\{?\s*(\w+)")
+_BASE_NAMES: Final = {"2": "binary", "8": "octal", "16": "hexadecimal"}
 _PAIR = re.compile(r"(\d+)\s*\{?:\}?\s*(\d+)", re.ASCII)
+_CLOCK = re.compile(r"\d+(?::\d+){2,}", re.ASCII)
+_PRIME = re.compile(r"'|\\prime(?![A-Za-z])")
+_DEGREE = re.compile(r"\\circ(?![A-Za-z])|\\degree(?![A-Za-z])")
+_TRIGONOMETRY = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-z])")
+_SPEAKS_OF: Final = {
+    "percent": re.compile(r"%|percent", re.IGNORECASE),
+    "angle": re.compile(r"angle|degree|\\circ|\u00b0|\barc|rotat", re.IGNORECASE),
+}
 _RELATION = re.compile(r"[<>]|\\(?:not|neq?|[lg]eq?|[lg]eqslant|[lg]t|sim|in|to)(?![A-Za-z])")
 _SYMBOL = re.compile(
     r"\\(?!(?:pi|infty|frac|text\w*|math\w+|[a-z]*dots|sqrt|cdot|times|div|pm|q?quad)(?![A-Za-z]))[A-Za-z]+|(?<![A-Za-z\\])(?![ei](?![A-Za-z]))[A-Za-z]+"
@@ -108,7 +118,7 @@ def grade_text(gold: Gold, text: str, verifier: Verifier) -> Outcome:
         return Outcome(False, {"verdict": "no_answer"})
     outcome = grade_answer(gold, reply.answer, verifier)
     others = rivals(reply, gold.problem) if outcome.success else []
-    if all(grade_answer(gold, other, verifier).success for other in others):
+    if all(grade_answer(replace(gold, problem=""), other, verifier).success for other in others):
         return outcome
     return Outcome(False, {"verdict": "several_answers", "answer": reply.answer})
 
@@ -224,7 +234,7 @@ def _graded_value(gold: Gold, text: str, answer: str, verifier: Verifier) -> Out
         return _outcome("restates_the_problem", answer)
     if not _form.is_finished(quantity.value, target.value):
         return _outcome("not_worked_out", answer)
-    if _is_other_kind(quantity, target):
+    if _is_other_kind(quantity, target, gold, answer):
         return _outcome("different", answer, "literal")
     question = _question(gold, target, quantity)
     if question is None:
@@ -240,22 +250,61 @@ def _graded_value(gold: Gold, text: str, answer: str, verifier: Verifier) -> Out
     return _outcome(verdict, answer, "algebra")
 
 
-def _is_other_kind(quantity: Quantity, target: Quantity) -> bool:
-    """Returns whether units, bases of digits or clock times differ, whatever the values are."""
+def _is_other_kind(quantity: Quantity, target: Quantity, gold: Gold, answer: str) -> bool:
+    """Returns whether units, bases, ratios, clock times or derivatives differ.
+
+    An answer may leave out a unit of the gold. A percent or degree sign, or a base, that only one
+    of both has must be in the problem, since it changes the value.
+    """
     unit, other = quantity.unit, target.unit
     if unit.dims != other.dims and (
         (unit.dims and other.dims) or unit.is_compound or other.is_compound
     ):
         return True
-    base, golden_base = _BASED.fullmatch(quantity.value), _BASED.fullmatch(target.value)
-    if base and golden_base:
-        return base.groups() != golden_base.groups()
-    if base and not all(int(sign, 36) < int(base[2]) <= 36 for sign in base[1]):
+    for name, _ in unit.dims - other.dims:
+        speaks = _SPEAKS_OF.get(name)
+        if speaks and not speaks.search(
+            gold.problem + gold.text + " ".join(answer.split("=")[:-1])
+        ):
+            return True
+    value, target_value = quantity.value, target.value
+    return (
+        len(_PRIME.findall(value)) != len(_PRIME.findall(target_value))
+        or _has_other_degrees(value, target_value, gold.problem)
+        or _has_other_base(value, target_value, gold.problem)
+        or _is_other_ratio(value, target_value)
+    )
+
+
+def _has_other_degrees(value: str, target: str, problem: str) -> bool:
+    missing = len(_DEGREE.findall(target)) - len(_DEGREE.findall(value))
+    is_free = missing > 0 and not _TRIGONOMETRY.search(value)
+    return missing != 0 and not is_free and not _SPEAKS_OF["angle"].search(problem)
+
+
+def _has_other_base(value: str, target: str, problem: str) -> bool:
+    bases, golden = sorted(_BASE.findall(value)), sorted(_BASE.findall(target))
+    based = _BASED.fullmatch(value)
+    if based and not all(int(sign, 36) < int(based[2]) <= 36 for sign in based[1].lstrip("-")):
         return True
-    pair, golden_pair = _PAIR.fullmatch(quantity.value), _PAIR.fullmatch(target.value)
-    if not golden_pair or not (pair or len(golden_pair[2]) > 1):
+    if bases == golden:
         return False
-    return pair is None or (int(pair[1]), pair[2]) != (int(golden_pair[1]), golden_pair[2])
+    (base, *others) = {*bases, *golden}
+    is_said = re.search(rf"(?<!\d){base}(?!\d)", problem) or "base" in problem.lower()
+    is_said = is_said or _BASE_NAMES.get(base, "base") in problem.lower()
+    return bool(others) or (bool(bases) and bool(golden)) or not (base == "10" or is_said)
+
+
+def _is_other_ratio(value: str, target: str) -> bool:
+    pair, golden_pair = _PAIR.fullmatch(value), _PAIR.fullmatch(target)
+    if golden_pair and (pair or len(golden_pair[2]) > 1):
+        return pair is None or (int(pair[1]), pair[2]) != (int(golden_pair[1]), golden_pair[2])
+    terms, golden = len(_form.ratio(value)), len(_form.ratio(target))
+    if terms != golden and max(terms, golden) > 2:
+        return True
+    value, target = re.sub(r"[\s{}]", "", value), re.sub(r"[\s{}]", "", target)
+    is_clock = _CLOCK.fullmatch(value) and _CLOCK.fullmatch(target)
+    return bool(is_clock) and value.lstrip("0") != target.lstrip("0")
 
 
 def _question(gold: Gold, target: Quantity, answer: Quantity) -> dict[str, JSON] | None:
@@ -281,9 +330,11 @@ def _question(gold: Gold, target: Quantity, answer: Quantity) -> dict[str, JSON]
 
 
 def _plain(value: str) -> str:
-    """Returns a value with its base left out and a ratio as a fraction."""
+    """Returns a value without its base; a ratio as a fraction, or as a tuple from three terms."""
     if based := _BASED.fullmatch(value):
         return based[1]
+    if len(terms := _form.ratio(value)) > 2:
+        return f"({', '.join(terms)})"
     pair = _PAIR.fullmatch(value)
     return rf"\frac{{{pair[1]}}}{{{pair[2]}}}" if pair and int(pair[2]) else value
 

@@ -4,9 +4,10 @@ r"""Reads the final answer of a model's reply, and the other values that the rep
 Without a box it takes the last `####` line, else what follows the last "answer is" or "answer:", up
 to an explanation. A number elsewhere in the reply is no answer.
 
-`rivals` returns the values that stand after the answer and could be answers too. A value is left
-out if it equals the answer, is part of a calculation, follows a preposition (`of 43`), stands in an
-explanation (`since`, `where`), or stands in the problem or in the reasoning before the answer.
+`rivals` returns the values that stand after the answer and must be right too: a formula that the
+box begins (`\boxed{42} \pm 1`), any other value of the answer's own sentence, and a later sentence
+that ends in one. Left out are numbers of the problem, moduli, bases and labels (`Theorem 5`), what
+equals the answer, and an explanation (`since`, `where`) that says more than a value.
 
 Does not cover: doubt without a second value (`\boxed{42}, perhaps`) and values spelled in words.
 Neither gains anything, since only the one answer is compared.
@@ -15,6 +16,7 @@ Neither gains anything, since only the one answer is compared.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -28,16 +30,60 @@ _HASHES = re.compile(r"####[ \t]*((?:(?!####)[^\n])+)")
 _SAID = re.compile(r"\banswer\s*+\**+\s*+(?:is|:|=)\s*+:?\s*+\**+\s*+([^\n]{1,400})", re.IGNORECASE)
 _FORMULA = re.compile(r"(?<!\\)\$([^$]*)(?<!\\)\$")
 _SENTENCE_END = re.compile(r"\.(?:\s|$)")
-_OPERATOR: Final = (
-    r"(?:[-+*/^_=<>|!\u2212\u00d7\u00b7\u00f7\u2248\u2264\u2265]|(?<!\w):(?=\d)"
-    r"|\\(?:cdot|times|div|[dt]?frac|sqrt|[pb]?mod|approx|[lg]eq?|neq?|equiv|pm|in|d?binom)"
-    r"(?![A-Za-z]))"
+_SIGN: Final = (
+    r"(?:[-+*/^_=<>\u00b1\u2212\u00d7\u00b7\u00f7\u2192\u2208\u2248\u2264\u2265\u2260]|(?<!\w):(?=\d)"
+    r"|\\(?:cdot|times|div|pm|mp|approx|[lg]eq?|neq?|equiv|to|in|sim|[Rr]ightarrow)(?![A-Za-z]))"
 )
+_ATOM: Final = (
+    r"(?:\d+(?:[.,]\d+)*|\.\d+|,\d{3}(?!\d)|\\(?:[dt]?frac|sqrt|d?binom|pi|infty|theta)(?![A-Za-z])"
+    r"|(?<![A-Za-z])[A-Za-z](?![A-Za-z']|\s+[A-Za-z]{2})|[\u00b2\u00b3\u00bc-\u00be{}])"
+)
+_TERMS: Final = rf"{_ATOM}(?:[ \t]*(?:{_SIGN}[ \t]*)*{_ATOM}|[()](?=[\d(\\]))*\)?"
+_TAIL = re.compile(rf"(?:[ \t]*{_SIGN})+[ \t]*(?:\()?{_TERMS}")
+_ATTACHED = re.compile(_TERMS)
+_CLOSING = re.compile(r"(?:[ \t]*(?:\*\*|\$+|\\[)\]]))*")
+_EXPRESSION = re.compile(
+    rf"(?<![A-Za-z^_])(?:{_SIGN}[ \t]*)*(?!\d+(?:st|nd|rd|th)\b){_TERMS}(?:\s?\\?%)?"
+)
+_OPERANDS = re.compile(
+    r"\d+(?:[.,]\d+)*|\\(?:pi|sqrt|[dt]?frac)|(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])"
+)
+_SPOKEN: Final = (
+    (re.compile(r"(?<!\\)\btimes\b"), r"\\cdot"),
+    (re.compile(r"\bdivided by\b"), "/"),
+    (re.compile(r"\bplus\b"), "+"),
+    (re.compile(r"\bminus\b"), "-"),
+    (re.compile(r"\s*\+\s*/\s*[-\u2212\u2013]\s*"), r" \\pm "),
+    (re.compile(r"\\(?:lor|vee)(?![A-Za-z])|\u2228"), " or "),
+    (re.compile(r"(?m)^\s*\d{1,2}[.)]\s+(?=[A-Za-z*])"), "\n"),
+    (
+        re.compile(
+            r"\\\\(?:\[[^\]]*\])?|<br\s*/?>|\\?[&|]"
+            r"|\\(?:mid|[vV]ert|backslash|newline)(?![A-Za-z])|\\/"
+        ),
+        " ; ",
+    ),
+)
+_OPERATOR: Final = rf"(?:{_SIGN}|[|!]|\\(?:[dt]?frac|sqrt|[pb]?mod|d?binom)(?![A-Za-z]))"
 _EXPLAINING: Final = (
     r"(?:since|because|as|where|when|which|that|who|with|for|so|thus|hence|therefore|i\.?e|after"
     r"|before|by|from|using|namely|not|while|if and only if|[a-z]+ing)"
 )
-_EXPLAINS = re.compile(rf"\s*{_EXPLAINING}\b", re.IGNORECASE)
+_EXPLAINS = re.compile(rf"(?:^|(?<=[\s$]))({_EXPLAINING})\b", re.IGNORECASE)
+_DEFINE_WORDS: Final = "since because as where when with for while if"
+_DEFINES: Final = frozenset(_DEFINE_WORDS.split())
+_REJECT_WORDS: Final = "rejecting discarding excluding ignoring dropping"
+_REJECTS: Final = frozenset(_REJECT_WORDS.split())
+_EMPTY_WORDS: Final = """
+    the its are was were been being could can may might maybe perhaps possibly probably also other
+    another one answer value result root solution equals equal that this which and not about around
+    rather than instead have get
+"""
+_SAYS_NOTHING: Final = frozenset(_EMPTY_WORDS.split())
+_LABELLED = re.compile(
+    r"(?i:\bmod(?:ulo)?\b|\bbase\b|\\[pb]?mod|\b(?:theorem|lemma|step|case|problem|example|part|"
+    r"option|equation|eq\.?))[\s({]*$"
+)
 _EXPLAINED = re.compile(
     rf"(?<=[^\s,;(])(?:[,;]?\s+{_EXPLAINING}\b|\s+\(\s*(?:{_EXPLAINING}\b|[^()]*\d\s*=))"
 )
@@ -48,11 +94,8 @@ _GOVERNS = re.compile(
 _CALCULATED = re.compile(rf"{_OPERATOR}[\s{{(]*$"), re.compile(rf"[\s}})]*{_OPERATOR}")
 _JOINED = re.compile(r"\s*(?:,|and|to|-)?\s*")
 _OR = re.compile(r"[\s$]*(?:or|\\lor|\\vee|\u2228)(?![A-Za-z])", re.IGNORECASE)
-_GOES_ON = re.compile(
-    r"[ \t$]*(?:[-+*/^\u2212\u00d7\u00b7\u00f7]|\\(?:cdot|times|div|pm)(?![A-Za-z]))\s*\{?[\d(\\]"
-    r"(?<!\\)[^\s,;$]*"
-)
-_DRESS = re.compile(r"\\(?:quad|qquad|[,;:! ()\[\]])|\*\*|[~$]")
+_DRESS = re.compile(r"\\(?:quad|qquad|left|right|[,;:! ()\[\]])(?![A-Za-z])|\*\*|[~$`\"]")
+_BULLET = re.compile(r"\s*[-*\u2022]\s+")
 _SENTENCES = re.compile(r"(?<=[.!?])[ \t]+|(?<=[\u3002\uff01\uff1f])|(\n)")
 _CLAUSES = re.compile(
     r"([,;:](?=\s|$)|\s[-\u2013\u2014]+\s++(?!\d)|(?<![\w}*/+^=-])\(|\)(?=[\s.,;]|$))"
@@ -64,7 +107,7 @@ _VALUE = re.compile(
 )
 _UNIT_AND_END = re.compile(r"(?:\s*[^\W\d]+)?[\s.!?)\u3002]*")
 _END = re.compile(r"[\s.!?)\u3002]*")
-_LEADING_WORDS = re.compile(r"(?:[A-Za-z'-]{2,}[\s,:]+)+")
+_LEADING_WORDS = re.compile(r"^(?:[A-Za-z'-]{2,}[\s,:]+)+")
 
 
 class Reply(NamedTuple):
@@ -109,44 +152,83 @@ def rivals(reply: Reply, problem: str) -> list[str]:
     answer, before, rest = reply
     if answer is None or not rest.strip():
         return []
-    if goes_on := _GOES_ON.match(rest):
-        return [answer + goes_on[0].replace("$", "")]
+    rest = "".join(str(unicodedata.digit(c)) if c.isdecimal() else c for c in rest)
+    for pattern, sign in _SPOKEN:
+        rest = pattern.sub(sign, rest)
+    closing = _CLOSING.match(rest)
+    start = closing.end() if closing else 0
+    tail = _TAIL.match(rest, start)
+    if tail is None:
+        is_open = start == 0 and before.replace("$$", "$").count("$") % 2 == 1
+        tail = _ATTACHED.match(rest, re.match(r"\s*", rest).end() if is_open else start)  # type: ignore[union-attr]
+        tail = tail if is_open or start == 0 else None
+    values: list[str] = []
+    if tail and re.search(r"\w|\\", tail[0].replace("\\circ", "")):
+        values.append(f"{answer} {tail[0].strip()}")
+        rest = rest[tail.end() :]
     stated, reasoned = _numbers(problem), _numbers(before)
     rest = _DRESS.sub(" ", ASIDES.sub(lambda aside: f" {aside[1]} ", rest))
-    values: list[str] = []
     is_same_line = True
     for place, sentence in enumerate(_SENTENCES.split(rest)):
         if sentence is None or sentence == "\n":
             is_same_line = is_same_line and sentence is None
         elif place == 0 or _OR.match(sentence):
-            values += _beside(sentence, stated)
+            values += filter(None, (_rival(value, answer) for value in _beside(sentence, stated)))
         else:
             end = _UNIT_AND_END if is_same_line else _END
-            values += [v for v in _alone(sentence, end) if v not in stated | reasoned]
-    return [value for value in values if not _says_the_same(value, answer)]
+            lone = _alone(_BULLET.sub("", sentence, count=1), end)
+            lone_values = [v for v in lone if v not in stated | reasoned and not v.endswith("%")]
+            values += filter(None, (_rival(value, answer) for value in lone_values))
+    return values
 
 
 def _numbers(text: str) -> frozenset[str]:
     return frozenset(value[0] for value in _VALUE.finditer(text))
 
 
-def _beside(sentence: str, numbers: frozenset[str]) -> Iterator[str]:
-    """Yields the values after the answer in its own sentence, without explained ones."""
-    explained, around = False, list[bool]()
+def _beside(sentence: str, stated: frozenset[str]) -> Iterator[str]:
+    """Yields the values of the answer's own sentence, without numbers that the problem states."""
+    cause, explanation, around = "", "", list[tuple[str, str]]()
     parts = ["", *_CLAUSES.split(sentence)]
     for sign, clause in zip(parts[::2], parts[1::2], strict=True):
         if sign == "(":
-            around.append(explained)
+            around.append((cause, explanation))
         elif sign == ")" and around:
-            explained = around.pop()
-        explained = explained or _EXPLAINS.match(clause) is not None
-        either = _OR.match(clause)
-        if either and not explained:
+            yield from _explained(cause, explanation, stated)
+            cause, explanation = around.pop()
+        if cause:
+            explanation += f" {clause}"
+        elif either := _OR.match(clause):
             value = clause[either.end() :].strip(" .!?")
             yield _LEADING_WORDS.sub("", value, count=1) or value
-        elif either or not explained:
-            values = _alone(clause, _UNIT_AND_END) if around else _bare(clause)
-            yield from (number for number in values if number not in numbers)
+        elif explains := _EXPLAINS.search(clause):
+            yield from _expressions(clause[: explains.start()], stated)
+            cause, explanation = explains[1].lower(), clause[explains.end() :]
+        else:
+            yield from _expressions(clause, stated)
+    yield from _explained(cause, explanation, stated)
+
+
+def _explained(cause: str, text: str, stated: frozenset[str]) -> Iterator[str]:
+    """Yields the values of an explanation if it says nothing else, such as `since 41`."""
+    words_of_it = {word.lower() for word in re.findall(r"(?<!\\)\b[^\W\d_]{3,}", text)}
+    if not cause or cause in _REJECTS or words_of_it - _SAYS_NOTHING:
+        return
+    for value in _expressions(text, stated):
+        if cause not in _DEFINES or len(_OPERANDS.findall(value)) < 2:
+            yield value
+
+
+def _expressions(clause: str, stated: frozenset[str]) -> Iterator[str]:
+    """Yields formulas and numbers of a clause, but no modulus, label or number in `stated`."""
+    for match in _EXPRESSION.finditer(clause):
+        value = match[0].strip(" \t{}").lstrip("=:*")
+        has_value = re.search(r"\d|\\(?!circ)[a-z]|[\u00b2\u00b3\u00bc-\u00be]", value)
+        is_power = value[:1] == "^" and clause[: match.start()].rstrip()[-1:].isalpha()  # of a unit
+        if has_value is None or is_power or value in stated:
+            continue
+        if not _LABELLED.search(clause[: match.start()]):
+            yield value
 
 
 def _alone(sentence: str, end: re.Pattern[str]) -> Iterator[str]:
@@ -165,18 +247,21 @@ def _bare(clause: str) -> Iterator[str]:
         joined = end > 0 and _JOINED.fullmatch(between) is not None
         free = free if joined else _GOVERNS.search(between) is None
         end = value.end()
-        if free and not ahead.search(between) and not behind.match(clause, end):
+        is_label = _LABELLED.search(between) is not None
+        if free and not is_label and not ahead.search(between) and not behind.match(clause, end):
             yield value[0]
 
 
-def _says_the_same(value: str, answer: str) -> bool:
-    """Returns whether a value repeats the answer (maybe rounded) or is about something else."""
-    number, target = literal(value), literal(answer)
-    if number is None or value == answer:
-        return value == answer
-    if target is None:
-        return words(answer) is not None or "." in value or value in _numbers(answer)
-    if value.endswith("%") and not answer.endswith("%"):
-        return True  # a percentage beside a plain number is about something else
-    places = len(value.partition(".")[2])
-    return number == target or (places > 0 and abs(number - target) * 2 * 10**places <= 1)
+def _rival(value: str, answer: str) -> str:
+    """Returns what must be right beside the answer: a decimal as its rounding; "" for nothing."""
+    target = literal(answer)
+    number = literal(value if target is not None else value.rpartition("=")[2])
+    if value == answer or (number is not None and number == target):
+        return ""
+    if words(answer) is not None and number is not None:
+        return ""  # a number beside words is about something else
+    if number is not None and target is None and _numbers(value) <= _numbers(answer):
+        return ""
+    if number is not None and value.endswith("%") and target == number / 100:
+        return ""
+    return rf"{answer} \approx {value}" if re.fullmatch(r"-?[\d,]*\.\d+", value) else value
