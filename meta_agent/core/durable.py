@@ -6,10 +6,13 @@ name survives too. Does not cover: a disk that reports a sync that did not happe
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import shutil
 import tempfile
+import uuid
 from pathlib import Path
 
 from meta_agent.core.errors import ConfigError
@@ -101,3 +104,35 @@ def hash_of(path: Path | None, whose: str) -> str | None:
             f"cannot read the {whose} file {path}: {error.strerror}",
             hint=f"check the path and its permissions: ls -ld {path}",
         ) from error
+
+
+def remove_folder(folder: Path) -> None:
+    """Removes a folder, however deeply nested, except files that cannot be removed."""
+    while _flatten(folder):
+        pass
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _flatten(folder: Path) -> bool:
+    """Removes the inner folders, after moving up what is inside them by one level.
+
+    So no path gets long and no stack deep. Returns whether a folder was moved.
+    """
+    moved = False
+    for inner in _folders_in(folder):
+        for deeper in _folders_in(inner):
+            with contextlib.suppress(OSError):
+                deeper.rename(folder / uuid.uuid4().hex)
+                moved = True
+        shutil.rmtree(inner, ignore_errors=True)
+    return moved
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    """Returns the folders in a folder, without links, after making all of them accessible."""
+    with contextlib.suppress(OSError):
+        folders = [Path(e.path) for e in os.scandir(folder) if e.is_dir(follow_symlinks=False)]
+        for path in folders:
+            path.chmod(0o700)
+        return folders
+    return []

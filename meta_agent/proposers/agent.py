@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from meta_agent.core.durable import write_whole
+from meta_agent.core.durable import remove_folder, write_whole
 from meta_agent.core.errors import CandidateError, ProviderError
 from meta_agent.core.history import SKIPPED_FOLDERS, AdmissionLimits
 from meta_agent.core.lab.fair import fairly
@@ -201,13 +201,13 @@ class CodingAgent(Proposer):
         prompt, output = folder / "prompt.md", folder / "output.txt"
         task = self._prompt(work, problem)
         prompt.write_text(task, encoding="utf-8")
-        with tempfile.TemporaryDirectory(
-            prefix="meta-agent-agent-", ignore_cleanup_errors=True
-        ) as scratch:
-            root = Path(scratch).resolve()
+        root = Path(tempfile.mkdtemp(prefix="meta-agent-agent-")).resolve()
+        try:
             _lay_out(root, case, before, task)
             session = self._hold_session(root, prompt, output, case)
             leftovers = _left_in(root, case.brief.tree.files, session)
+        finally:
+            remove_folder(root)
         self._require_held(session, before, leftovers, output)
         write_whole(record, json.dumps(leftovers.to_json()), mode=0o600)
         return leftovers
@@ -324,6 +324,12 @@ def _plain_files(root: Path, base: Mapping[str, bytes]) -> Iterator[tuple[str, b
     in_use = {part for path in base for part in path.split("/")[:-1]}
     walk = os.fwalk(root, follow_symlinks=False) if root.is_dir() else ()
     for top, folders, names, handle in walk:
+        if len(Path(top).relative_to(root).parts) > limits.path_bytes // 2:
+            raise CandidateError(
+                f"the candidate's folder has folders inside each other, over "
+                f"{limits.path_bytes // 2} deep; leave fewer there",
+                reason="too_deep",
+            )
         folders[:] = sorted(set(folders) - (SKIPPED_FOLDERS - in_use) - {".git"})
         links = [name for name in folders if _is_link(handle, name)]
         for name in [*links, *sorted(set(names) - {".git"})]:

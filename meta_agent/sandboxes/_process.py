@@ -20,7 +20,6 @@ import signal
 import sys
 import tempfile
 import threading
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -28,6 +27,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
+from meta_agent.core.durable import remove_folder
 from meta_agent.core.errors import SandboxError
 from meta_agent.core.processes import DEVNULL, PIPE, STDOUT, Popen, TimeoutExpired, start
 from meta_agent.core.protocols import SandboxLimits
@@ -185,38 +185,6 @@ def _order(folder: Path, limits: SandboxLimits) -> dict[str, Any]:
         "stranger": stranger_uid() if os.geteuid() == 0 else None,
         "env": clean_environment(folder),
     }
-
-
-def remove_folder(folder: Path) -> None:
-    """Removes a sandbox's folder, however deeply nested, except files that cannot be removed."""
-    while _flatten(folder):
-        pass
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def _flatten(folder: Path) -> bool:
-    """Removes the inner folders, after moving up what is inside them by one level.
-
-    So no path gets long and no stack deep. Returns whether a folder was moved.
-    """
-    moved = False
-    for inner in _folders_in(folder):
-        for deeper in _folders_in(inner):
-            with contextlib.suppress(OSError):
-                deeper.rename(folder / uuid.uuid4().hex)
-                moved = True
-        shutil.rmtree(inner, ignore_errors=True)
-    return moved
-
-
-def _folders_in(folder: Path) -> list[Path]:
-    """Returns the folders in a folder, without links, after making all of them accessible."""
-    with contextlib.suppress(OSError):
-        folders = [Path(e.path) for e in os.scandir(folder) if e.is_dir(follow_symlinks=False)]
-        for path in folders:
-            path.chmod(0o700)
-        return folders
-    return []
 
 
 def open_process(limits: SandboxLimits) -> WorkerSandbox:

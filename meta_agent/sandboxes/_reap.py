@@ -74,7 +74,7 @@ def is_orphan(labels: Mapping[str, str], now: float) -> bool:
 
 def reap_folders(temp: Path) -> list[str]:
     """Removes sandboxes' folders in `temp` whose opening process is dead. Returns their names."""
-    from meta_agent.sandboxes._process import remove_folder
+    from meta_agent.core.durable import remove_folder
 
     orphans = [folder for folder in temp.glob(f"{FOLDER_PREFIX}*") if _is_dead(folder)]
     for folder in orphans:

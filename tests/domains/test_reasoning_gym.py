@@ -71,6 +71,12 @@ def test_its_tasks_are_graded_by_the_librarys_own_scores(
         assert not {"entry", "gold"} & domain.task(key).view.keys()
 
 
+@needs_library
+def test_tasks_are_made_within_a_sandboxs_memory() -> None:
+    with pytest.raises(ConfigError, match="MemoryError"):
+        tasks_of("game_of_life:grid_size_x=30000:grid_size_y=30000:size=1", PYTHON)
+
+
 PROGRAMS = (
     "__import__('os').system('touch {file}')",
     "[open('{file}', 'w')]",
@@ -92,6 +98,19 @@ def test_no_answer_is_run_as_a_program(
         solved, *_ = graded(domain, key, program.format(file=tmp_path / "ran"))
         assert solved is False
         assert not (tmp_path / "ran").exists(), program
+
+
+@needs_library
+@pytest.mark.parametrize("generator", ["n_queens", "countdown"])
+@pytest.mark.parametrize("answer", ["10**10**10", "[1]*10**11", "(" * 90 + "1" + ")" * 90])
+def test_an_answer_that_breaks_the_verifiers_limits_scores_nothing(
+    domain_of: Callable[[str], GradedDomain], generator: str, answer: str
+) -> None:
+    domain = domain_of(f"reasoning-gym:{generator}:size=5")
+    key, row = next(iter(domain.rows.items()))
+    assert graded(domain, key, answer)[0] is False
+    assert row.gold is not None
+    assert graded(domain, key, str(row.gold["answer"]))[0] is True
 
 
 @needs_library

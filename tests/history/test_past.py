@@ -6,11 +6,13 @@ import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.history import foreign_history, read_foreign
+from meta_agent.core.history._git import Git
 
 
 def git(folder: Path, *argv: str, stdin: str = "") -> str:
@@ -117,3 +119,26 @@ def test_a_repository_of_another_user_is_refused_with_a_way_that_works(theirs: P
         _history_of(theirs)
     assert "safe.directory" not in f"{refused.value} {refused.value.hint}"
     assert "another user" in str(refused.value.hint)
+
+
+def test_a_folder_with_too_many_files_is_refused_before_git_reads_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(tmp_path, "init", "-q", "-b", "main")
+    (tmp_path / "docs").mkdir()
+    for number in range(600):
+        (tmp_path / "docs" / f"{number}.md").write_text(str(number))
+    commit(tmp_path, "many", "agent.py", "1\n")
+    commands: list[str] = []
+    real = Git.run
+
+    def noted(self: Git, *argv: str, **options: Any) -> Any:
+        commands.extend(word for word in argv if word == "cat-file")
+        return real(self, *argv, **options)
+
+    monkeypatch.setattr(Git, "run", noted)
+    with pytest.raises(ConfigError, match="601 files"):
+        read_foreign(str(tmp_path))
+    assert commands == []
+    assert set(read_foreign(str(tmp_path), leave_out=["docs/**"]).files) == {"agent.py"}
+    assert len(commands) == 1

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from meta_agent.core.durable import remove_folder
 from meta_agent.sandboxes import _engine, reap
 from meta_agent.sandboxes._owner import holder_is_dead, holder_mark, install_id
-from meta_agent.sandboxes._process import remove_folder
 from meta_agent.sandboxes._reap import is_orphan, reap_folders
 
 # Opens a sandbox, starts a command in it, and waits to be killed.

@@ -175,6 +175,14 @@ def pipes() -> None:
     os.mkfifo("harness/swe/pipe.py")
 
 
+def nests() -> None:
+    good()
+    os.chdir("harness/swe")
+    for _ in range(1500):
+        Path("d").mkdir()
+        os.chdir("d")
+
+
 def repository() -> None:
     """Leaves repositories whose settings would start a program, were one ever opened."""
     good()

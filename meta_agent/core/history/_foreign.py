@@ -66,13 +66,17 @@ def read_foreign(source: str, *, leave_out: Sequence[str] = ()) -> Foreign:
     out. Raises ConfigError if no file is left, or if all together are too large.
     """
     if is_address(source):
-        foreign = _fetched(source, _transport(source), source)
+        foreign = _fetched(source, _transport(source), source, leave_out)
     elif (Path(source) / ".git").exists():
-        foreign = _fetched(f"file://{Path(source).resolve()}", "file", source)
+        foreign = _fetched(f"file://{Path(source).resolve()}", "file", source, leave_out)
         foreign = foreign._replace(uncommitted=tuple(_changed(Path(source), foreign.files)))
     else:
-        foreign = _folder(Path(source))
-    return _fit(foreign, leave_out)
+        foreign = _folder(Path(source), leave_out)
+    try:
+        check_collisions(foreign.files)
+    except CandidateError as error:
+        raise ConfigError(f"{source}: {error}", hint="leave it out: --leave-out PATTERN") from error
+    return foreign
 
 
 def _transport(address: str) -> str:
@@ -90,7 +94,7 @@ def _transport(address: str) -> str:
     return parts.scheme
 
 
-def _fetched(address: str, transport: str, source: str) -> Foreign:
+def _fetched(address: str, transport: str, source: str, leave_out: Sequence[str]) -> Foreign:
     with scratch(None, transport=transport) as git:
         try:
             git.run(
@@ -102,22 +106,24 @@ def _fetched(address: str, transport: str, source: str) -> Foreign:
             raise ConfigError(
                 f"cannot read {source}: {words}", hint=error.hint_or("is it a git repository?")
             ) from error
-        return _committed(git, source)
+        return _committed(git, source, leave_out)
 
 
-def _committed(git: Git, source: str) -> Foreign:
+def _committed(git: Git, source: str, leave_out: Sequence[str]) -> Foreign:
     commit = git.line("rev-parse", "--verify", "refs/import^{commit}")
     rows = git.run("ls-tree", "-r", "-z", "-l", "--full-tree", commit).stdout.split(b"\0")
     blob_ids: dict[str, str] = {}
+    sizes: dict[str, int] = {}
     left_out: dict[str, str] = {}
     for head, _, name in (row.partition(b"\t") for row in rows if row):
         mode, _, oid, size = head.decode("ascii").split()
         path = name.decode("utf-8", "replace")
         reason = _odd_mode(mode) or (_too_large(int(size)) if size != "-" else "")
-        if reason:
+        if reason := reason or _unwanted(path, leave_out):
             left_out[path] = reason
         else:
-            blob_ids[path] = oid
+            blob_ids[path], sizes[path] = oid, int(size)
+    _check_bounds(source, sizes)
     files = {path: git.run("cat-file", "blob", oid).stdout for path, oid in blob_ids.items()}
     return Foreign(files, source, commit, left_out)
 
@@ -146,21 +152,22 @@ def _too_large(size: int) -> str:
     return f"{size} bytes" if size > MAX_FILE_BYTES else ""
 
 
-def _folder(root: Path) -> Foreign:
+def _folder(root: Path, leave_out: Sequence[str]) -> Foreign:
     if not root.is_dir():
         raise ConfigError(
             f"there is no folder {root}",
             hint="--harness takes seed, competent, a folder or an https:// address",
         )
-    files: dict[str, bytes] = {}
+    sizes: dict[str, int] = {}
     left_out: dict[str, str] = {}
     for path in _walk(root):
         name = path.relative_to(root).as_posix()
-        reason = _odd_file(path)
-        if reason:
+        if reason := _odd_file(path) or _unwanted(name, leave_out):
             left_out[name] = reason
         else:
-            files[name] = path.read_bytes()
+            sizes[name] = path.stat().st_size
+    _check_bounds(str(root), sizes)
+    files = {name: (root / name).read_bytes() for name in sizes}
     return Foreign(files, str(root), None, left_out)
 
 
@@ -176,24 +183,9 @@ def _odd_file(path: Path) -> str:
     return _too_large(path.stat().st_size)
 
 
-def _fit(foreign: Foreign, leave_out: Sequence[str]) -> Foreign:
-    """Returns the files that may be part of a harness; lists the others as left out."""
-    files: dict[str, bytes] = {}
-    left_out = dict(foreign.left_out)
-    for path, data in foreign.files.items():
-        reason = "as asked" if matches_any(leave_out, path) else _secret(path) or _unfit(path)
-        if reason:
-            left_out[path] = reason
-        else:
-            files[path] = data
-    try:
-        check_collisions(files)
-    except CandidateError as error:
-        raise ConfigError(
-            f"{foreign.source}: {error}", hint="leave it out: --leave-out PATTERN"
-        ) from error
-    _check_bounds(foreign.source, files)
-    return foreign._replace(files=files, left_out=left_out)
+def _unwanted(path: str, leave_out: Sequence[str]) -> str:
+    """Returns why a file may not be part of a harness, or "" if it may."""
+    return "as asked" if matches_any(leave_out, path) else _secret(path) or _unfit(path)
 
 
 def _secret(path: str) -> str:
@@ -209,8 +201,9 @@ def _unfit(path: str) -> str:
     return ""
 
 
-def _check_bounds(source: str, files: dict[str, bytes]) -> None:
-    total = sum(map(len, files.values()))
+def _check_bounds(source: str, files: Mapping[str, int]) -> None:
+    """Raises ConfigError if there are no files, or too many or too large ones (path to bytes)."""
+    total = sum(files.values())
     if not files:
         raise ConfigError(
             f"{source} has no file that can be imported",
@@ -224,11 +217,11 @@ def _check_bounds(source: str, files: dict[str, bytes]) -> None:
         )
 
 
-def _largest(files: dict[str, bytes]) -> str:
+def _largest(files: Mapping[str, int]) -> str:
     sums: dict[str, int] = {}
-    for path, data in files.items():
+    for path, size in files.items():
         top = path.partition("/")[0]
-        sums[top] = sums.get(top, 0) + len(data)
+        sums[top] = sums.get(top, 0) + size
     return ", ".join(_first_sizes(sorted(sums.items(), key=lambda pair: -pair[1])))
 
 

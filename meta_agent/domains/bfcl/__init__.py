@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import tempfile
 import zipfile
@@ -39,6 +40,7 @@ CATEGORIES: Final = {
 }
 """The number of tasks of each category."""
 _PACKAGE, _VERSION = "bfcl-eval", "2026.3.23"
+_MAX_WHEEL_BYTES: Final = 64 << 20
 _WHEEL_SHA256: Final = "3bb6dfa5f0c68ad403c9ec50b00db2bb3b4cc9b38ab1ff33f48fe30d853d3a0a"
 _SHARES: Final[Mapping[Split, float]] = {
     "train": 0.46, "search": 0.1, "confirm": 0.2, "vault": 0.24
@@ -95,7 +97,7 @@ def _wheel(source: Path | None, names: str, tell: Callable[[str], None]) -> Path
 
 def _require_pinned(wheel: Path) -> None:
     try:
-        digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+        digest = _file_digest(wheel)
     except OSError as error:
         raise ConfigError(
             f"the wheel {wheel} cannot be read: {error.strerror}",
@@ -106,6 +108,18 @@ def _require_pinned(wheel: Path) -> None:
             f"{wheel} has the SHA-256 {digest} instead of {_WHEEL_SHA256}",
             hint=f"it is damaged or no wheel of {_PACKAGE} {_VERSION}; remove it, then download it",
         )
+
+
+def _file_digest(wheel: Path) -> str:
+    """Returns the SHA-256 of a regular file. Raises ConfigError if it is larger than any wheel."""
+    with wheel.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if not wheel.is_file() or size > _MAX_WHEEL_BYTES:
+            raise ConfigError(
+                f"{wheel} has {size} bytes; a wheel of {_PACKAGE} has at most {_MAX_WHEEL_BYTES}",
+                hint=f"name the wheel of {_PACKAGE} {_VERSION}",
+            )
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # --- the rows -------------------------------------------------------------------------------------

@@ -90,40 +90,58 @@ class HarborTrial:
     def rewards(self) -> dict[str, float]:
         """Runs the verifier on what the agent left, and returns its rewards by name.
 
-        The reward is 0 if an artifact is no file or folder, or if the verifier fails in an
-        environment that the agent changed. Any other failure of the verifier raises VerifierError.
+        The reward is 0 if an artifact is no file or folder. It is 0 too if the verifier fails on
+        what an agent left, but not on the reference solution (or the untouched task) in a
+        container of its own. Any other failure of the verifier raises VerifierError.
         """
         try:
-            return self._verified()
+            with self._verifiers_box() as box:
+                return self._verified(box)
         except ArtifactError:
             return {"reward": 0.0}
         except VerifierError:
-            if not self.flags:
+            if not self.flags and not self._verifies_without_agent():
                 raise
             return {"reward": 0.0}
 
-    def _verified(self) -> dict[str, float]:
-        with self._verifiers_box() as box:
-            _checked(box.exec(_CLEAR, timeout_sec=60, user="0"), "cannot clear /tests")
-            box.put(_files(self.task.tests), "/tests")
-            ran = box.exec(
-                "bash /tests/test.sh",
-                timeout_sec=self.task.verifier.timeout_sec,
-                user=self.task.verifier.user,
-                cwd=(self.task.own_place or self.task.place).workdir,
-                env=self.task.verifier.env,
-            )
-            if ran.timed_out:
-                raise VerifierError(
-                    f"{self.task.key}: tests/test.sh took over {self.task.verifier.timeout_sec:g} s"
-                )
+    def _verifies_without_agent(self) -> bool:
+        """Returns whether the verifier ends with a reward where no agent worked."""
+        if self._box is None:
+            return False
+        control = type(self)(self.task, self._run, network=self._network, engine=self._engine)
+        with contextlib.closing(control):
             try:
-                return rewards_of(box)
-            except VerifierError as error:
-                output = (ran.stdout + ran.stderr)[-200:].decode("utf-8", "replace").strip()
-                raise VerifierError(
-                    f"{self.task.key}: {error} (exit {ran.exit_code}: {output!r})"
-                ) from error
+                if self.task.solution is not None:
+                    control.solved()
+                else:
+                    control._opened()
+                with control._verifiers_box() as box:
+                    control._verified(box)
+            except (ArtifactError, VerifierError):
+                return False
+        return True
+
+    def _verified(self, box: Box) -> dict[str, float]:
+        _checked(box.exec(_CLEAR, timeout_sec=60, user="0"), "cannot clear /tests")
+        box.put(_files(self.task.tests), "/tests")
+        ran = box.exec(
+            "bash /tests/test.sh",
+            timeout_sec=self.task.verifier.timeout_sec,
+            user=self.task.verifier.user,
+            cwd=(self.task.own_place or self.task.place).workdir,
+            env=self.task.verifier.env,
+        )
+        if ran.timed_out:
+            raise VerifierError(
+                f"{self.task.key}: tests/test.sh took over {self.task.verifier.timeout_sec:g} s"
+            )
+        try:
+            return rewards_of(box)
+        except VerifierError as error:
+            output = (ran.stdout + ran.stderr)[-200:].decode("utf-8", "replace").strip()
+            raise VerifierError(
+                f"{self.task.key}: {error} (exit {ran.exit_code}: {output!r})"
+            ) from error
 
     def close(self) -> None:
         """Ends the agent's container."""

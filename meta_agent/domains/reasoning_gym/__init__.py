@@ -15,16 +15,18 @@ from typing import Any, Final
 from meta_agent.core.capabilities import Capabilities, Generators
 from meta_agent.core.distribution import install
 from meta_agent.core.errors import ConfigError
-from meta_agent.core.protocols import JSON
+from meta_agent.core.protocols import JSON, SandboxLimits
 from meta_agent.domains._options import DomainOptions
 from meta_agent.domains.formats.graded_sets import read_graded
 from meta_agent.domains.formats.rows import Fields
 from meta_agent.domains.graded import GradedDomain, GraderError, load_rows
 from meta_agent.domains.graded._domain import Rows
-from meta_agent.domains.graded._workers import GRADE_SEC, Workers
+from meta_agent.domains.graded._workers import Workers
 
 GUEST: Final = Path(__file__).with_name("reasoning_gym_guest.py")
 FORM: Final = "reasoning-gym:NAME[:PARAMETER=VALUE...][,NAME...]"
+_MAKE_SEC: Final = 120.0
+"""The time limit of making tasks; the memory limit is that of a sandbox."""
 _GENERATED_SEED: Final = 1_000_000_000
 """Generated training tasks have seeds from here on, which no task file is likely to have."""
 _MOST_GENERATED: Final = 4096
@@ -121,7 +123,9 @@ def generators(python: str) -> Mapping[str, Mapping[str, JSON]]:
 
 def _rows_of(requests: list[JSON], python: str) -> list[dict[str, JSON]]:
     rows: list[dict[str, JSON]] = _answer(
-        _spec(generators=requests), python, lambda worker: worker.ask("tasks", 10 * GRADE_SEC)
+        _spec(generators=requests, memory_mb=SandboxLimits().memory_mb),
+        python,
+        lambda worker: worker.ask("tasks", _MAKE_SEC),
     )
     return rows
 

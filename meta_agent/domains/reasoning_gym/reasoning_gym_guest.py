@@ -2,9 +2,9 @@
 
 Runs in the grader's process, by the interpreter that has the library. Some of its verifiers call
 `eval` on the answer, which a model wrote. While an answer is scored, only plain data and formulas
-may be evaluated: numbers, texts, lists, arithmetic, and the types and functions of sympy.
-
-Does not cover: formulas that take forever. The host ends the process after its time limit.
+may be evaluated: numbers, texts, lists, arithmetic, and the types and functions of sympy. A child
+process with limits of time and memory scores the answer. An answer that breaks a limit scores 0 if
+the verifier scores its own answer within the same limits.
 """
 
 from __future__ import annotations
@@ -13,11 +13,15 @@ import ast
 import dataclasses
 import difflib
 import json
+import os
 import re
+import resource
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 ABOUT: dict[str, Any] = {}
@@ -26,18 +30,27 @@ SPLITS = ("train", "train", "search", "confirm", "vault")
 """The split of each task by its number: a task keeps its split if more tasks are made."""
 ROUNDS = 4
 """A generator that repeats its questions is asked for at most so many times the tasks."""
+ANSWER_SEC = 12
+ANSWER_BYTES = 2 << 30  # beyond what the library itself takes
 _request: list[dict[str, Any]] = []
 Refusal = getattr(sys.modules["__main__"], "Refusal", ValueError)
 
 
-def setup(generators: list[dict[str, Any]] | None = None, listed: bool = False) -> None:
-    """Imports reasoning-gym and sets the generators of `tasks`. Raises Refusal if it is missing."""
+def setup(
+    generators: list[dict[str, Any]] | None = None, listed: bool = False, memory_mb: int = 0
+) -> None:
+    """Imports reasoning-gym and sets the generators of `tasks`. Raises Refusal if it is missing.
+
+    `memory_mb` limits what this process takes beyond the library (0: no limit).
+    """
     try:
         import reasoning_gym
     except ImportError as error:
         raise Refusal(f"the package {error.name} is not installed for this Python") from error
     ABOUT["reasoning_gym"] = reasoning_gym.__version__
     _request[:] = generators or []
+    if memory_mb:
+        limit_memory(memory_mb << 20)
     if listed:
         from reasoning_gym.factory import DATASETS
 
@@ -209,12 +222,45 @@ def grade(task: dict[str, Any], answer: Any) -> dict[str, Any]:
     """Returns the library's `score` of an answer, and a `lenient` score, on which nothing depends.
 
     `lenient` is the best score of the answer's tag, box or last line. A higher one shows that only
-    the form of the answer was wrong.
+    the form of the answer was wrong. Raises RuntimeError if the library cannot score its own.
     """
-    dataset = verifier(task["generator"], json.dumps(task["parameters"]))
-    score = scored(dataset, str(answer).strip(), task["entry"])
-    parts = (scored(dataset, part, task["entry"]) for part in read_out(str(answer)))
-    return {"score": score, "lenient": max([score, *parts])}
+    dataset, entry = verifier(task["generator"], json.dumps(task["parameters"])), task["entry"]
+
+    def scores(text: str) -> list[float]:
+        return [scored(dataset, part, entry) for part in (text.strip(), *read_out(text))]
+
+    values = within_limits(lambda: scores(str(answer)))
+    if values is None:
+        gold = entry["answer"]
+        if gold is not None and within_limits(lambda: scores(str(gold))) is None:
+            raise RuntimeError("the verifier cannot score its own answer within its limits")
+        values = [0.0]
+    return {"score": values[0], "lenient": max(values)}
+
+
+def limit_memory(more: int) -> None:
+    """Limits this process to `more` bytes of memory beyond what it has."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * os.sysconf("SC_PAGE_SIZE") + more
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def within_limits(work: Callable[[], list[float]]) -> list[float] | None:
+    """Returns what `work` returns in a child process, or None if the child breaks a limit."""
+    source, sink = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            limit_memory(ANSWER_BYTES)
+            signal.setitimer(signal.ITIMER_REAL, ANSWER_SEC)  # its default action ends the process
+            os.write(sink, json.dumps(work()).encode())
+        finally:
+            os._exit(0)
+    os.close(sink)
+    with os.fdopen(source, "rb") as pipe:
+        text = pipe.read()
+    os.waitpid(pid, 0)
+    return [float(value) for value in json.loads(text)] if text else None
 
 
 @cache
@@ -226,7 +272,7 @@ def verifier(name: str, parameters: str) -> Any:
 def scored(dataset: Any, answer: str, entry: dict[str, Any]) -> float:
     """Returns the score of an answer. An answer that the verifier cannot read scores 0.
 
-    Import, memory and system errors are raised: they say nothing about the answer.
+    Import, memory and system errors are raised: they may say nothing about the answer.
     """
     try:
         with only_formulas():

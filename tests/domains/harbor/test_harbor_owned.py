@@ -98,3 +98,25 @@ def test_an_odd_artifact_is_the_agents_failure(kind: str, tmp_path: Path) -> Non
         did(environment, ODD[kind])
         outcome = environment.grade()
     assert (outcome.success, outcome.detail["score"]) == (False, 0.0)
+
+
+STUCK = {
+    "a pipe": "rm -f /app/out.txt; mkfifo /app/out.txt",
+    "a link to zeros": "ln -sf /dev/zero /app/out.txt",
+    "a link to a terminal's pipe": "rm -f /app/out.txt; mkfifo /app/p; ln -s p /app/out.txt",
+}
+
+
+@pytest.mark.parametrize("kind", STUCK)
+def test_a_verifier_that_the_agents_files_stop_is_the_agents_failure(
+    kind: str, tmp_path: Path
+) -> None:
+    task = write_task(tmp_path, "owned", test=TEST)
+    toml = task / "task.toml"
+    toml.write_text(toml.read_text().replace("timeout_sec = 60.0", "timeout_sec = 6.0"))
+    domain = open_domain(DomainOptions("harbor", task, sandbox="docker", run="harbor-owned"))
+    assert isinstance(domain, HarborDomain)
+    with attempt(domain, "owned") as environment:
+        did(environment, STUCK[kind])
+        outcome = environment.grade()
+    assert (outcome.success, outcome.detail["score"]) == (False, 0.0)
