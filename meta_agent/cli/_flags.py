@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Annotated, Any, Final
@@ -87,8 +88,28 @@ class Paneled(TyperGroup):
                 formatter.write_dl(rows)
 
 
-def takes(*fields: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Returns a decorator that adds these settings' flags to a command and gives it a RunConfig."""
+_PROGRAMS: Final = frozenset({"grade", "domain"})
+_TRUST: Final = inspect.Parameter(
+    "trust",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[
+        bool,
+        typer.Option(
+            "--trust", help="Run the code that this folder's settings name; asked once else."
+        ),
+    ],
+)
+
+
+def takes(
+    *fields: str, looks: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Returns a decorator that adds these settings' flags to a command and gives it a RunConfig.
+
+    A command that `looks`, or one with --dry-run, runs no code that the folder's settings name. Any
+    other that takes a grader or a domain asks first, or gets --trust.
+    """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         # `RunConfig` is not imported here at run time: `--help` would become slow.
@@ -97,15 +118,22 @@ def takes(*fields: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
             parameter for name, parameter in written.parameters.items() if name != "config"
         ]
         flags = [parameter(field) for field in fields]
+        runs = not looks and not _PROGRAMS.isdisjoint(fields)
 
         @wraps(command)
         def with_flags(**arguments: Any) -> None:
             settings = {field: arguments.pop(field) for field in fields}
             config = resolve_flags(**settings)
+            trust = arguments.pop("trust", False)
+            if runs and not arguments.get("dry_run"):
+                require_trust(config, trust)
+            else:
+                config = _looked_at(config)
             command(config=_with_tasks(config) if "tasks" in fields else config, **arguments)
 
         every = [
             *flags,
+            *((_TRUST,) if runs else ()),
             *(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own_options),
         ]
         with_flags.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
@@ -120,6 +148,24 @@ def resolve_flags(**flags: Any) -> Any:
     from meta_agent.core.settings import resolve
 
     return resolve(_settings(flags))
+
+
+def _looked_at(config: Any) -> Any:
+    from meta_agent.core.trust import looked_at
+
+    return looked_at(config)
+
+
+def require_trust(config: Any, trust: bool, *, recorded: bool = False) -> None:
+    """Asks at a terminal whether the folder's code may run. Raises ConfigError if it may not."""
+    from meta_agent.core.trust import require_trusted
+
+    def ask(question: str) -> bool:
+        return typer.confirm(question, default=False, err=True)
+
+    at_terminal = sys.stdin.isatty() and sys.stderr.isatty()
+    asked = ask if at_terminal else None
+    require_trusted(config, trust=trust, ask=asked, recorded=recorded)
 
 
 def _with_tasks(config: Any) -> Any:

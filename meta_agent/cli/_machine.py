@@ -25,6 +25,7 @@ models_app = command_group("models", "Fetch and list pretrained models.")
     *("threads", "jobs", "executor"),
     *("engines", "gpus_per_engine", "context_tokens"),
     *("sandbox", "allow_unsafe_process", "workspace"),
+    looks=True,
 )
 def doctor(
     config: RunConfig,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from meta_agent.cli._flags import require_trust
 from meta_agent.cli._options import (
     JsonOption,
     NameArgument,
@@ -26,6 +27,7 @@ from meta_agent.cli._rollouts import (
 )
 
 if TYPE_CHECKING:
+    from meta_agent.core.config import RunConfig
     from meta_agent.core.ledger import Ledger
     from meta_agent.core.workspace import Workspace
     from meta_agent.reports import RunState
@@ -160,7 +162,12 @@ def why(
 
 
 def verify(
-    commit: NameArgument, workspace: WorkspaceOption = None, as_json: JsonOption = False
+    commit: NameArgument,
+    workspace: WorkspaceOption = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Run the grader that the run recorded.")
+    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Compute the run behind a commit again from stored data, and show what differs."""
     from meta_agent.core.history import HarnessRepo
@@ -171,7 +178,11 @@ def verify(
 
     with reading(workspace) as (place, ledger):
         meant = resolve(HarnessRepo(place.harness_repo), ledger, commit).commit
-        report = verify_stored(place, ledger, meant)
+
+        def allow(config: RunConfig) -> None:
+            require_trust(config, trust, recorded=True)
+
+        report = verify_stored(place, ledger, meant, allow)
         decided = [decision.answer_sentence for decision in decisions_on_commit(ledger, meant)]
     document = {**report.to_json(), "decided": decided}
     emit(as_json, lambda: document, lambda: verified(document))

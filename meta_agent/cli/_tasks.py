@@ -106,7 +106,7 @@ def tasks_check(
 
 
 @tasks_app.command("list")
-@takes("python", "workspace")
+@takes("python", "workspace", looks=True)
 def tasks_list(
     config: RunConfig,
     name: Annotated[

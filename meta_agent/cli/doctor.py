@@ -29,6 +29,8 @@ from meta_agent.core.config import RunConfig
 from meta_agent.core.distribution import install
 from meta_agent.core.errors import ConfigError, MetaAgentError
 from meta_agent.core.protocols import JSON
+from meta_agent.core.trust import programs
+from meta_agent.core.workspace import SETTINGS_FILE
 
 if TYPE_CHECKING:
     from meta_agent.sandboxes import EngineStatus
@@ -181,6 +183,8 @@ def _fits(config: RunConfig) -> Iterator[Row]:
     if not Path(config.policy.removeprefix("hf:")).expanduser().is_dir():
         yield Row("memory", "ok", f"{config.policy} is looked at when it is fetched")
         return
+    if programs(config):
+        return
     placed = placing(config, load_run_domain(config, sandbox="process"))
     assert placed.memory is not None
     need = f"a training takes {gib(placed.memory.total)} ({by_part(placed.memory)})"
@@ -300,6 +304,12 @@ def _tasks(config: RunConfig) -> Iterator[Row]:
     from meta_agent.core.protocols import SPLITS
 
     if not config.own_tasks:
+        return
+    if named := programs(config):
+        words = ", ".join(f"{name} = {value}" for name, value in named.items())
+        file = config.workspace / SETTINGS_FILE
+        how = f"meta-agent tasks check {config.tasks or ''}".rstrip()
+        yield Row("tasks", "warn", f"not opened: {file} names code to run ({words})", how)
         return
     domain = load_run_domain(config, sandbox="process")
     require_supported(config)

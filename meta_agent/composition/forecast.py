@@ -30,6 +30,7 @@ from meta_agent.core.loop.budget import plan_attempts
 from meta_agent.core.loop.plan import ALPHA, Plan, plan_for
 from meta_agent.core.loop.spending import alpha_of
 from meta_agent.core.protocols import JSON, Domain, HarnessTree, Role
+from meta_agent.core.trust import require_no_program
 from meta_agent.core.workspace import SETTINGS_FILE, open_workspace, require_fitting
 from meta_agent.llm_clients.asking.client import prices_in_use, recording_of
 from meta_agent.llm_clients.asking.estimate import (
@@ -156,5 +157,9 @@ def _finite(value: JSON) -> JSON:
 
 
 def _domain_of(config: RunConfig) -> Domain:
-    """Loads the domain. The backend is named, so that no container engine is contacted."""
+    """Loads the domain. The backend is named, so that no container engine is contacted.
+
+    Raises ConfigError if that would run code that the workspace's settings name.
+    """
+    require_no_program(config)
     return load_run_domain(config, sandbox="process")

@@ -35,7 +35,7 @@ SCHEMA_VERSION: Final = 1
 BUILT_IN_HARNESSES: Final = ("seed", "competent")
 
 _TABLES: Final = ("workspace", "evolve", "training", "engine", "prices")
-_REPO: Final = "harness_repo"
+REPO: Final = "harness_repo"
 _DIRECTORIES: Final = ("skills_library", "rollouts", "reports", "checkpoints")
 _LEDGER: Final = "ledger.sqlite"
 AGENTS: Final = "agents"
@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 # Files that an interrupted `init_workspace` may have left.
 _OURS: Final = {
     *_DIRECTORIES,
-    *(GIVEN, _REPO, _MAKER, f".{_REPO}.building", part_of(Path(SETTINGS_FILE)).name),
+    *(GIVEN, REPO, _MAKER, f".{REPO}.building", part_of(Path(SETTINGS_FILE)).name),
 }
 
 _SETTINGS: Final = """\
@@ -93,7 +93,7 @@ class Workspace:
     @property
     def harness_repo(self) -> Path:
         """Returns the folder of the harness's git repository; `main` is the proven harness."""
-        return self.root / _REPO
+        return self.root / REPO
 
     @property
     def skills_library(self) -> Path:
@@ -150,8 +150,8 @@ def init_workspace(
         return _same(open_workspace(root), domain=domain, harness=harness)
 
     def fill(root: Path) -> None:
-        if not (root / _REPO).is_dir():
-            create_repo(root / _REPO)
+        if not (root / REPO).is_dir():
+            create_repo(root / REPO)
         _write_settings(root, domain=domain, harness=harness, seed=seed)
 
     claim_workspace(root, fill)
@@ -201,7 +201,7 @@ def open_workspace(root: Path) -> Workspace:
             hint=f"meta-agent init --workspace {root}",
         )
     identity = _identity(root / SETTINGS_FILE)
-    for part in (_REPO, *_DIRECTORIES):
+    for part in (REPO, *_DIRECTORIES):
         if not (root / part).is_dir():
             raise ConfigError(
                 f"the workspace {root} is damaged: {part}/ is missing",

@@ -64,9 +64,15 @@ _UNREADABLE: Final = (LookupError, TypeError, ValueError, AttributeError)
 _SHORTEST: Final = 6
 
 
-def verify(place: Workspace, ledger: Ledger, commit: str) -> VerifyReport:
+def verify(
+    place: Workspace,
+    ledger: Ledger,
+    commit: str,
+    allow: Callable[[RunConfig], None] = lambda _: None,
+) -> VerifyReport:
     """Returns how the run behind a commit's verdict differs if computed and graded again.
 
+    `allow` gets the recorded settings before their grader runs, and raises if it may not run.
     Raises ConfigError if the commit has no verdict, or if the rollouts are not stored.
     """
     verdict = _verdict_on(ledger, HarnessRepo(place.harness_repo), commit)
@@ -78,7 +84,7 @@ def verify(place: Workspace, ledger: Ledger, commit: str) -> VerifyReport:
         )
     require_rollouts(ledger, RolloutStore(place.rollouts), row.run)
     with tempfile.TemporaryDirectory(prefix="meta-agent-verify-") as folder:
-        walk = _walked(place, ledger, row, Path(folder))
+        walk = _walked(place, ledger, row, Path(folder), allow)
     return walk.report(verdict)
 
 
@@ -120,13 +126,16 @@ def _claim_that_brought(ledger: Ledger, repo: HarnessRepo, commit: str) -> set[s
     return set()
 
 
-def _walked(place: Workspace, ledger: Ledger, row: RunRow, folder: Path) -> Walk:
+def _walked(
+    place: Workspace, ledger: Ledger, row: RunRow, folder: Path, allow: Callable[[RunConfig], None]
+) -> Walk:
     """Computes the run of this row again in `folder`, and returns what differs from the record."""
     config = RunConfig.from_json(row.config)
     walk = Walk(ledger, HarnessRepo(place.harness_repo), row.run, row.exit_reason == DONE)
     walk.compare("settings", row.config_hash, config.config_hash)
     config, name = settled(config.model_copy(update={"workspace": place.root}))
     walk.compare("the run's name, by its settings", row.run, name)
+    allow(config)
     backend = backend_of(config)
     domain = load_run_domain(config, sandbox=backend, run=f"verify-{row.run}"[:40])
     start = ledger.step(f"{row.run}/start")
