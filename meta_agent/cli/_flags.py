@@ -151,21 +151,21 @@ def resolve_flags(**flags: Any) -> Any:
 
 
 def _looked_at(config: Any) -> Any:
-    from meta_agent.core.trust import looked_at
+    from meta_agent.composition.trust import looked_at
 
     return looked_at(config)
 
 
 def require_trust(config: Any, trust: bool, *, recorded: bool = False) -> None:
     """Asks at a terminal whether the folder's code may run. Raises ConfigError if it may not."""
-    from meta_agent.core.trust import require_trusted
+    from meta_agent.composition.trust import require_trusted
 
     def ask(question: str) -> bool:
         return typer.confirm(question, default=False, err=True)
 
     at_terminal = sys.stdin.isatty() and sys.stderr.isatty()
-    asked = ask if at_terminal else None
-    require_trusted(config, trust=trust, ask=asked, recorded=recorded)
+    question = ask if at_terminal else None
+    require_trusted(config, trust=trust, ask=question, recorded=recorded)
 
 
 def _with_tasks(config: Any) -> Any:

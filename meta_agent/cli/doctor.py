@@ -25,11 +25,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
+from meta_agent.composition.trust import programs
 from meta_agent.core.config import RunConfig
 from meta_agent.core.distribution import install
 from meta_agent.core.errors import ConfigError, MetaAgentError
 from meta_agent.core.protocols import JSON
-from meta_agent.core.trust import programs
 from meta_agent.core.workspace import SETTINGS_FILE
 
 if TYPE_CHECKING:
@@ -305,11 +305,11 @@ def _tasks(config: RunConfig) -> Iterator[Row]:
 
     if not config.own_tasks:
         return
-    if named := programs(config):
-        words = ", ".join(f"{name} = {value}" for name, value in named.items())
-        file = config.workspace / SETTINGS_FILE
-        how = f"meta-agent tasks check {config.tasks or ''}".rstrip()
-        yield Row("tasks", "warn", f"not opened: {file} names code to run ({words})", how)
+    if settings := programs(config):
+        what = (
+            f"not opened: {', '.join(settings)} of {SETTINGS_FILE} is code, which tasks check runs"
+        )
+        yield Row("tasks", "warn", what, "meta-agent tasks check")
         return
     domain = load_run_domain(config, sandbox="process")
     require_supported(config)

@@ -21,6 +21,7 @@ from meta_agent.composition.preflight import (
     require_supported,
 )
 from meta_agent.composition.served import REPLAY
+from meta_agent.composition.trust import require_no_program
 from meta_agent.composition.visible import tasks_to_detect, visible
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
@@ -30,7 +31,6 @@ from meta_agent.core.loop.budget import plan_attempts
 from meta_agent.core.loop.plan import ALPHA, Plan, plan_for
 from meta_agent.core.loop.spending import alpha_of
 from meta_agent.core.protocols import JSON, Domain, HarnessTree, Role
-from meta_agent.core.trust import require_no_program
 from meta_agent.core.workspace import SETTINGS_FILE, open_workspace, require_fitting
 from meta_agent.llm_clients.asking.client import prices_in_use, recording_of
 from meta_agent.llm_clients.asking.estimate import (

@@ -74,7 +74,7 @@ def test_its_tasks_are_graded_by_the_librarys_own_scores(
 @needs_library
 def test_tasks_are_made_within_a_sandboxs_memory() -> None:
     with pytest.raises(ConfigError, match="MemoryError"):
-        tasks_of("game_of_life:grid_size_x=30000:grid_size_y=30000:size=1", PYTHON)
+        tasks_of("binary_matrix:min_n=30000:max_n=30000:size=1", PYTHON)
 
 
 PROGRAMS = (

@@ -158,8 +158,8 @@ def made_before(stem: str) -> TaskSet | None:
         whole = isinstance(record, dict) and record.get("sha256") == _file_digest(target)
     except (OSError, ValueError):
         return None
-    known = isinstance(record, dict) and isinstance(record.get("origin"), str)
-    return _task_set(target, record) if whole and known and isinstance(record, dict) else None
+    has_origin = isinstance(record, dict) and isinstance(record.get("origin"), str)
+    return _task_set(target, record) if whole and has_origin and isinstance(record, dict) else None
 
 
 def _task_set(path: Path, record: Mapping[str, JSON]) -> TaskSet:

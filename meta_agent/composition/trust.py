@@ -31,10 +31,10 @@ def programs(config: RunConfig, *, recorded: bool = False) -> dict[str, str]:
     Settings that a run of the workspace `recorded` count whatever they came from.
     """
     file = str(config.workspace / SETTINGS_FILE)
-    named = {name: str(getattr(config, name)) for name in PROGRAMS if getattr(config, name)}
+    values = {name: str(getattr(config, name)) for name in PROGRAMS if getattr(config, name)}
     return {
         name: value
-        for name, value in named.items()
+        for name, value in values.items()
         if (recorded or config.origin.get(name) == file)
         and (name != "domain" or ":" in value)
         and (name != "python" or value != sys.executable)
@@ -69,14 +69,14 @@ def require_trusted(
 
     `trust` is the user's --trust; `ask` puts a question to the user. Raises ConfigError else.
     """
-    root, named = config.workspace, programs(config, recorded=recorded)
+    root, settings = config.workspace, programs(config, recorded=recorded)
     is_foreign = not recorded and (root / SETTINGS_FILE).is_file() and (root / REPO).is_dir()
-    if not (named or is_foreign) or made_here(root):
+    if not (settings or is_foreign) or made_here(root):
         return
-    mark = _trusted_folder() / _digest(root, named)
+    mark = _trusted_folder() / _digest(root, settings)
     if mark.is_file():
         return
-    words = ", ".join(f"{name} = {value!r}" for name, value in named.items())
+    words = ", ".join(f"{name} = {value!r}" for name, value in settings.items())
     what = f"runs {words}" if words else "holds a harness, which would run in sandboxes"
     if not trust and not (ask and ask(f"{root} was not made by you: it {what}. Trust it?")):
         raise ConfigError(
@@ -91,10 +91,10 @@ def _trusted_folder() -> Path:
     return state_dir() / "trusted"
 
 
-def _digest(root: Path, named: dict[str, str]) -> str:
+def _digest(root: Path, settings: dict[str, str]) -> str:
     """Returns a hash of the folder's path, its settings, and the files that they name."""
     hashed = hashlib.sha256(str(root.absolute()).encode())
-    files = {root / SETTINGS_FILE, *(f for v in named.values() for f in _files_of(root, v))}
+    files = {root / SETTINGS_FILE, *(f for v in settings.values() for f in _files_of(root, v))}
     for file in sorted(files):
         hashed.update(f"\0{file}\0".encode())
         if file.is_file():
