@@ -178,12 +178,10 @@ def _fits(config: RunConfig) -> Iterator[Row]:
     from meta_agent.composition.placing import placing
     from meta_agent.policies.training.memory import by_part, gib
 
-    if not config.policy.startswith("hf:") or not config.own_tasks:
+    if not config.policy.startswith("hf:") or not config.own_tasks or programs(config):
         return
     if not Path(config.policy.removeprefix("hf:")).expanduser().is_dir():
         yield Row("memory", "ok", f"{config.policy} is looked at when it is fetched")
-        return
-    if programs(config):
         return
     placed = placing(config, load_run_domain(config, sandbox="process"))
     assert placed.memory is not None
@@ -306,9 +304,7 @@ def _tasks(config: RunConfig) -> Iterator[Row]:
     if not config.own_tasks:
         return
     if settings := programs(config):
-        what = (
-            f"not opened: {', '.join(settings)} of {SETTINGS_FILE} is code, which tasks check runs"
-        )
+        what = f"not opened: {', '.join(settings)} of {SETTINGS_FILE} names code to run"
         yield Row("tasks", "warn", what, "meta-agent tasks check")
         return
     domain = load_run_domain(config, sandbox="process")
