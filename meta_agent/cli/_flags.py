@@ -151,14 +151,14 @@ def resolve_flags(**flags: Any) -> Any:
 
 
 def _looked_at(config: Any) -> Any:
-    from meta_agent.composition.trust import looked_at
+    from meta_agent.cli._trust import looked_at
 
     return looked_at(config)
 
 
 def require_trust(config: Any, trust: bool, *, recorded: bool = False) -> None:
     """Asks at a terminal whether the folder's code may run. Raises ConfigError if it may not."""
-    from meta_agent.composition.trust import require_trusted
+    from meta_agent.cli._trust import require_trusted
 
     def ask(question: str) -> bool:
         return typer.confirm(question, default=False, err=True)

@@ -124,10 +124,12 @@ def _display() -> Iterator[Display]:
 def _show_forecast(
     config: RunConfig, planned_for: str | None, measured: bool, as_json: bool
 ) -> None:
+    from meta_agent.cli._trust import require_no_program
     from meta_agent.composition import library
     from meta_agent.policies.training.devices import planned
     from meta_agent.reports.terminal.forecast import forecast as drawing
 
+    require_no_program(config)
     with stdout_for_data():
         predicted = library.forecast(config, planned(planned_for) if planned_for else None)
         minutes = library.minutes_of(predicted.config) if measured else None

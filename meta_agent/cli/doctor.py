@@ -25,7 +25,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from meta_agent.composition.trust import programs
+from meta_agent.cli._trust import programs
 from meta_agent.core.config import RunConfig
 from meta_agent.core.distribution import install
 from meta_agent.core.errors import ConfigError, MetaAgentError

@@ -21,7 +21,6 @@ from meta_agent.composition.preflight import (
     require_supported,
 )
 from meta_agent.composition.served import REPLAY
-from meta_agent.composition.trust import require_no_program
 from meta_agent.composition.visible import tasks_to_detect, visible
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
@@ -157,9 +156,5 @@ def _finite(value: JSON) -> JSON:
 
 
 def _domain_of(config: RunConfig) -> Domain:
-    """Loads the domain. The backend is named, so that no container engine is contacted.
-
-    Raises ConfigError if that would run code that the workspace's settings name.
-    """
-    require_no_program(config)
+    """Loads the domain. The backend is named, so that no container engine is contacted."""
     return load_run_domain(config, sandbox="process")
