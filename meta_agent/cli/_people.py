@@ -12,7 +12,7 @@ from meta_agent.cli._output import emit
 from meta_agent.cli._review import recorded_run
 
 if TYPE_CHECKING:
-    from meta_agent.core.display import Reply
+    from meta_agent.core.display import PersonReply
 
 
 def approve(
@@ -65,17 +65,17 @@ def _require_no_answer(revise: str | None, abort: bool) -> None:
         )
 
 
-def _reply(revise: str | None, abort: bool) -> Reply:
-    from meta_agent.core.display import Reply
+def _reply(revise: str | None, abort: bool) -> PersonReply:
+    from meta_agent.core.display import PersonReply
     from meta_agent.core.errors import ConfigError
 
     if abort:
-        return Reply("ABORT", revise or "")
+        return PersonReply("ABORT", revise or "")
     if revise is None:
-        return Reply("APPROVE")
+        return PersonReply("APPROVE")
     if not revise.strip():
         raise ConfigError("--revise has no text", hint='--revise "what should change"')
-    return Reply("REVISE", revise.strip())
+    return PersonReply("REVISE", revise.strip())
 
 
 def _show_waiting(run: str | None, workspace: Path | None, as_json: bool) -> None:

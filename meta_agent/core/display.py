@@ -25,7 +25,7 @@ _ASKS: Final[Mapping[str, str]] = {
 }
 
 
-class Reply(NamedTuple):
+class PersonReply(NamedTuple):
     """A person's decision on a question of the run, with optional feedback."""
 
     answer: Answer

@@ -19,8 +19,8 @@ from meta_agent.core.protocols import JSON, Candidate, Verdict
 PREFIX: Final = "meta-agent."
 Status = Literal["quarantine", "general", "domain", "global"]
 STATUSES: Final[tuple[Status, ...]] = ("quarantine", "general", "domain", "global")
-Kind = Literal["positive", "negative", "guide"]
-KINDS: Final[tuple[Kind, ...]] = ("positive", "negative", "guide")
+SkillKind = Literal["positive", "negative", "guide"]
+KINDS: Final[tuple[SkillKind, ...]] = ("positive", "negative", "guide")
 """A lesson to follow, a lesson that warns, and a guide for coding agents that no run receives."""
 
 
@@ -40,7 +40,7 @@ class Skill:
         return self.metadata.get(PREFIX + key, "")
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> SkillKind:
         """Returns `positive` (what helped), `negative` or `guide`; `positive` if none is stated."""
         return next((kind for kind in KINDS if kind == self.get("kind")), "positive")
 

@@ -41,7 +41,7 @@ from meta_agent.proposers.agent_cli import (
     withheld,
 )
 from meta_agent.proposers.team import idea_of
-from meta_agent.proposers.team._case import Case
+from meta_agent.proposers.team._case import AuthorCase
 from meta_agent.proposers.team._experiments import draft_of
 from meta_agent.proposers.team._fence import visible
 from meta_agent.proposers.team._prompts import Prompts
@@ -96,7 +96,7 @@ class Leftovers:
 class _Work:
     """A candidate that the coding agent is asked for."""
 
-    case: Case
+    case: AuthorCase
     index: int
     earlier: Sequence[Draft | Refused] = ()
     edits: Edits = field(default_factory=dict)
@@ -132,7 +132,7 @@ class CodingAgent(Proposer):
 
     def propose(self, brief: Brief) -> Proposed:
         """Runs one or two sessions for each of `brief.k` ideas; returns commits and refusals."""
-        case = Case(brief)
+        case = AuthorCase(brief)
         attempts: list[Draft | Refused] = []
         for index in range(brief.k):
             try:
@@ -153,7 +153,7 @@ class CodingAgent(Proposer):
 
         `edits` maps the candidate's paths to contents (None: removed). `feedback` is a person's.
         """
-        work = _Work(Case(brief), index, (), dict(edits), hypothesis, feedback)
+        work = _Work(AuthorCase(brief), index, (), dict(edits), hypothesis, feedback)
         try:
             return self._attempt(work)
         except _NothingToTry as nothing:
@@ -230,7 +230,7 @@ class CodingAgent(Proposer):
             hint=f"see {output}{unseen}, then run the same command again: it resumes",
         )
 
-    def _hold_session(self, root: Path, prompt: Path, output: Path, case: Case) -> Session:
+    def _hold_session(self, root: Path, prompt: Path, output: Path, case: AuthorCase) -> Session:
         """Runs a session; the ledger books its tokens and US$."""
         reservation = self._ledger and self._ledger.reserve("proposer", None, 0, self._run)
         session = run_session(
@@ -267,7 +267,7 @@ class CodingAgent(Proposer):
 # --- the folder of a session -------------------------------------------------------------------
 
 
-def _lay_out(root: Path, case: Case, before: Leftovers, task: str) -> None:
+def _lay_out(root: Path, case: AuthorCase, before: Leftovers, task: str) -> None:
     """Writes the task, the harness with the edits so far, and the evidence."""
     files: dict[str, bytes | None] = {
         f"{HARNESS}/{path}": data

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 
 from meta_agent.core.protocols import JSON, Candidate, Effect, Verdict, VerdictKind
-from meta_agent.core.skills import Kind, SkillDraft
+from meta_agent.core.skills import SkillDraft, SkillKind
 from meta_agent.readers.evidence import meaning_of
 from meta_agent.skills._apply import lines_of
 from meta_agent.skills._validate import MAX_DESCRIPTION, redact
@@ -65,7 +65,7 @@ def distil(
     )
 
 
-def lesson_kind(verdict: Verdict) -> Kind | None:
+def lesson_kind(verdict: Verdict) -> SkillKind | None:
     """Returns "positive" if a verdict teaches an edit to repeat, "negative" to avoid, else None."""
     if verdict.screened_out or verdict.kind is VerdictKind.INCONCLUSIVE:
         return None
@@ -76,7 +76,7 @@ def lesson_kind(verdict: Verdict) -> Kind | None:
     return "negative" if verdict.effect is not None and verdict.effect.ci_high <= 0 else None
 
 
-def _title(candidate: Candidate, kind: Kind, domain: str) -> str:
+def _title(candidate: Candidate, kind: SkillKind, domain: str) -> str:
     words = ["avoid"] if kind == "negative" else []
     words += [candidate.hypothesis.rule or candidate.factor]
     slug = re.sub(r"[^a-z0-9]+", "-", "-".join([domain, *words]).lower())
@@ -84,7 +84,7 @@ def _title(candidate: Candidate, kind: Kind, domain: str) -> str:
 
 
 def _description(
-    candidate: Candidate, verdict: Verdict, kind: Kind, domain: str, metric: str
+    candidate: Candidate, verdict: Verdict, kind: SkillKind, domain: str, metric: str
 ) -> str:
     hypothesis = candidate.hypothesis
     symptom = hypothesis.evidence[0] if hypothesis.evidence else f"{hypothesis.metric} is poor"
@@ -107,7 +107,7 @@ def _delta_words(effect: Effect | None) -> str:
 
 
 def _metadata(
-    candidate: Candidate, verdict: Verdict, kind: Kind, domain: str, trusted_text: bool
+    candidate: Candidate, verdict: Verdict, kind: SkillKind, domain: str, trusted_text: bool
 ) -> dict[str, str]:
     return {
         "kind": kind,
@@ -125,7 +125,7 @@ def _metadata(
     }
 
 
-def _body(candidate: Candidate, verdict: Verdict, kind: Kind, domain: str, sign: str) -> str:
+def _body(candidate: Candidate, verdict: Verdict, kind: SkillKind, domain: str, sign: str) -> str:
     hypothesis = candidate.hypothesis
     sections = {
         "Lesson": _lesson(candidate, verdict, kind, domain, sign),
@@ -152,7 +152,7 @@ def _body(candidate: Candidate, verdict: Verdict, kind: Kind, domain: str, sign:
     return "\n\n".join([f"# {head}", *(f"## {k}\n\n{v}" for k, v in sections.items())])
 
 
-def _intervention(candidate: Candidate, kind: Kind) -> str:
+def _intervention(candidate: Candidate, kind: SkillKind) -> str:
     paths = ", ".join(f"`{path}`" for path in candidate.paths)
     negative = kind == "negative"
     verb = "This was tried and must not be repeated" if negative else "Do this"
@@ -171,7 +171,9 @@ def tried(statement: str) -> str:
     return match["does"].rstrip(",") if match else _sentence(statement)
 
 
-def _lesson(candidate: Candidate, verdict: Verdict, kind: Kind, domain: str, metric: str) -> str:
+def _lesson(
+    candidate: Candidate, verdict: Verdict, kind: SkillKind, domain: str, metric: str
+) -> str:
     """Returns the lesson in general: the metric that the edit aimed at, and what was measured."""
     came = f"On {domain} this was measured: {tried(candidate.hypothesis.statement)}"
     judged = f"{verdict.kind}{_delta_words(verdict.effect)}"
@@ -179,7 +181,7 @@ def _lesson(candidate: Candidate, verdict: Verdict, kind: Kind, domain: str, met
     return f"{_general(metric, kind)}{came}: {judged}. Why it was so is not measured. {rest}"
 
 
-def _general(metric: str, kind: Kind) -> str:
+def _general(metric: str, kind: SkillKind) -> str:
     """Returns what the metric hints at and what to do about it; empty for an unknown metric."""
     meant = meaning_of(metric)
     sign = f"The sign: {meant.what} " if meant.what else ""
@@ -193,7 +195,7 @@ def _explained(line: str) -> str:
     return f"{line}: {what[0].lower()}{what[1:]}" if what else line
 
 
-def _validation(candidate: Candidate, kind: Kind) -> str:
+def _validation(candidate: Candidate, kind: SkillKind) -> str:
     if kind == "negative":
         return (
             "Before proposing something alike, say what is different now; then measure paired, and "
@@ -206,7 +208,7 @@ def _validation(candidate: Candidate, kind: Kind) -> str:
     )
 
 
-def _script(diff: str, kind: Kind) -> str:
+def _script(diff: str, kind: SkillKind) -> str:
     """Returns the text of the stand-alone script that applies this diff."""
     source = files("meta_agent.skills").joinpath("_apply.py").read_text("utf-8")
     source = source.replace("DO_NOT_REPEAT = False", f"DO_NOT_REPEAT = {kind == 'negative'}", 1)

@@ -49,7 +49,7 @@ from meta_agent.strategies._trials import undecided
 from meta_agent.strategies.full import Full, examined, hand_over, say_what_can_be_proven
 from meta_agent.strategies.search import move_lead, with_diagnostics
 
-Kind = Literal["start", "idea", "cross", "repair", "ablation"]
+NodeKind = Literal["start", "idea", "cross", "repair", "ablation"]
 START: Final = 0
 """The number of the node that the search starts from."""
 
@@ -60,7 +60,7 @@ class Node(NamedTuple):
     number: int
     version: Version
     parent: int = START
-    kind: Kind = "start"
+    kind: NodeKind = "start"
     members: tuple[Candidate, ...] = ()
     """The candidates in it, in the order of their merges. The last one is its own idea."""
     other: int | None = None
@@ -92,7 +92,7 @@ class Move(NamedTuple):
 
     node: int
     """The node to build on; of a repair, the failed node."""
-    kind: Kind = "idea"
+    kind: NodeKind = "idea"
     other: int | None = None
     """The second parent of a cross."""
     without: str = ""
@@ -169,7 +169,7 @@ class _Origin(NamedTuple):
     """Where a new node comes from: the node below it and the move, as `Node` stores them."""
 
     parent: Node
-    kind: Kind
+    kind: NodeKind
     trial: int
     other: int | None = None
 

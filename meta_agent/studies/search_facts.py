@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from meta_agent.core.lab.arms import ArmRef, load_arm
 from meta_agent.core.ledger import Ledger
-from meta_agent.core.ledger.kinds import Kind
+from meta_agent.core.ledger.kinds import StepKind
 from meta_agent.core.protocols import JSON, VerdictKind
 from meta_agent.core.rollouts import RolloutStore
 
@@ -56,7 +56,7 @@ def search_facts(ledger: Ledger, run: str, store: RolloutStore, spent: int) -> d
     }
 
 
-def _outcomes(ledger: Ledger, run: str, kind: Kind) -> list[Mapping[str, Any]]:
+def _outcomes(ledger: Ledger, run: str, kind: StepKind) -> list[Mapping[str, Any]]:
     return [step.fields for step in ledger.steps(run, kind=kind) if step.is_done]
 
 

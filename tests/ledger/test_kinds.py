@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 from typing import get_args
 
-from meta_agent.core.ledger.kinds import KINDS, Kind
+from meta_agent.core.ledger.kinds import KINDS, StepKind
 
 PACKAGE = Path(__file__).resolve().parents[2] / "meta_agent"
 PASSED_ON = {"core/loop/run", "core/lab/live"}  # their own `once` takes the kind from its caller
@@ -49,4 +49,4 @@ def test_every_kind_that_is_written_stands_in_the_table_with_its_writers() -> No
 
 
 def test_the_type_knows_the_same_kinds() -> None:
-    assert set(get_args(Kind)) == set(KINDS)
+    assert set(get_args(StepKind)) == set(KINDS)

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 
-from meta_agent.core.display import Reply
+from meta_agent.core.display import PersonReply
 from meta_agent.core.errors import Parked
 from meta_agent.core.loop.verbs.approve import answer
 from tests.steps._bench import Bench
@@ -15,7 +15,7 @@ from tests.steps._bench import Bench
 T = TypeVar("T")
 
 
-def decided(bench: Bench, ask: Callable[[], T], *replies: Reply) -> T:
+def decided(bench: Bench, ask: Callable[[], T], *replies: PersonReply) -> T:
     """What `ask` returns at last: each reply goes to the first question that parks the run."""
     for reply in replies:
         with pytest.raises(Parked) as parked:

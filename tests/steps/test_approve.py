@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from meta_agent.core.display import Reply
+from meta_agent.core.display import PersonReply
 from meta_agent.core.errors import Aborted, ConfigError, Parked
 from meta_agent.core.loop.verbs._briefing import tried
 from meta_agent.core.loop.verbs.approve import answer, feedback, to_merge, to_test
@@ -13,8 +13,8 @@ from meta_agent.reports import reduce
 from tests.steps._approval import decided, gates
 from tests.steps._bench import Bench
 
-APPROVE, ABORT = Reply("APPROVE"), Reply("ABORT", "enough")
-REVISE = Reply("REVISE", "keep the old prompt")
+APPROVE, ABORT = PersonReply("APPROVE"), PersonReply("ABORT", "enough")
+REVISE = PersonReply("REVISE", "keep the old prompt")
 
 
 def subjects(bench: Bench) -> list[str]:

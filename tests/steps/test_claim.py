@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from meta_agent.core.display import Reply
+from meta_agent.core.display import PersonReply
 from meta_agent.core.lab.live import Trained
 from meta_agent.core.loop.budget import allowed, cap_for, claim_pairs, first_tree, spent
 from meta_agent.core.loop.records import HandedOver
@@ -268,5 +268,5 @@ def test_a_person_may_decline_what_is_proven(bench: Bench) -> None:
     found = found_with(bench, REWARD, DATA)
     gates(bench, "merge")
     start = bench.repo.head()
-    handed = decided(bench, lambda: handed_over(bench, found), Reply("REVISE", "not now"))
+    handed = decided(bench, lambda: handed_over(bench, found), PersonReply("REVISE", "not now"))
     assert bench.repo.head() == start and handed.standing == "unproven"

@@ -14,7 +14,7 @@ from meta_agent.core.loop.verbs._host import Host
 from meta_agent.core.protocols import Hypothesis
 from meta_agent.proposers.team._analyst import Idea, analyst_dialogue
 from meta_agent.proposers.team._author import Author
-from meta_agent.proposers.team._case import Case
+from meta_agent.proposers.team._case import AuthorCase
 from meta_agent.proposers.team._dialogue import Line
 from meta_agent.proposers.team._librarian import _write
 from meta_agent.proposers.team._limits import LIMITS
@@ -65,7 +65,7 @@ FINE: Mapping[str, Any] = {
 def tools(bench: Bench) -> Iterator[list[Tool]]:
     collected = bench.collected()
     host = Host(bench.run, collected, 0)
-    case = Case(brief_for(bench.run, collected, bench.reading, 0, host, None))
+    case = AuthorCase(brief_for(bench.run, collected, bench.reading, 0, host, None))
     line = Line(ScriptedModels({}), "analyst", "m", LIMITS["analyst"], "r", "c")
     told = Hypothesis("scaffold", "s", "clean_success", "up", 0.1)
     with open_workbench(host, 0, case.evidence) as clone:

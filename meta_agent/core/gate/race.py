@@ -84,7 +84,7 @@ class Terms:
 
 
 TERMS: Final = Terms()
-Kind = Literal["screen", "settle"]
+PurchaseKind = Literal["screen", "settle"]
 Word = Literal["more", "dropped", "accepted", "kept", "taken back"]
 
 
@@ -98,7 +98,7 @@ class Buy(NamedTuple):
     version: int
     sample: int
     tasks: range
-    kind: Kind
+    kind: PurchaseKind
 
 
 class Chance(NamedTuple):
@@ -425,7 +425,7 @@ class Race:
         spent = attempts >= max(self._patience, terms.most * self._attempts)
         return "dropped" if worth < limit or spent else "more"
 
-    def _buy(self, version: int, kind: Kind, most: int) -> Buy:
+    def _buy(self, version: int, kind: PurchaseKind, most: int) -> Buy:
         """Returns the next block of a version, at most to the end of the pass over all tasks."""
         sample, start = divmod(self._made[version], self._tasks)
         stop = min(self._tasks, start + min(most, self._attempts - self.bought))

@@ -53,7 +53,7 @@ from meta_agent.core.lab.units import (
 )
 from meta_agent.core.lab.warmup import clean_successes, read_rows, references, write_rows
 from meta_agent.core.ledger import Ledger
-from meta_agent.core.ledger.kinds import Kind, Train, Warmup
+from meta_agent.core.ledger.kinds import StepKind, Train, Warmup
 from meta_agent.core.protocols import JSON, Domain, HarnessTree, Rollout, SandboxOpener, Split
 from meta_agent.core.rollouts import RolloutStore, Stamp
 
@@ -386,7 +386,7 @@ class Lab:
             self.measure(job)
 
     def _once(
-        self, name: str, kind: Kind, intent: Mapping[str, object], work: Callable[[], JSON]
+        self, name: str, kind: StepKind, intent: Mapping[str, object], work: Callable[[], JSON]
     ) -> JSON:
         """Calls `Ledger.once`, with a failure of the harness as an outcome.
 

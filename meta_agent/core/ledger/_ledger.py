@@ -36,7 +36,7 @@ from meta_agent.core.ledger._rows import (
     encode,
     link,
 )
-from meta_agent.core.ledger.kinds import Kind
+from meta_agent.core.ledger.kinds import StepKind
 
 
 class Ledger(Purse):
@@ -100,7 +100,9 @@ class Ledger(Purse):
 
     # --- steps ---------------------------------------------------------------------------------
 
-    def once(self, key: str, kind: Kind, intent: Mapping[str, object], work: Callable[[], T]) -> T:
+    def once(
+        self, key: str, kind: StepKind, intent: Mapping[str, object], work: Callable[[], T]
+    ) -> T:
         """Returns the recorded outcome of the step `key`; if there is none, runs `work` for it.
 
         `kind` and `intent` say what the work is. Raises IntegrityError if they differ from those
@@ -228,7 +230,7 @@ class Ledger(Purse):
         """Returns the process id of the ledger's owner, maybe this process; None without one."""
         return live_owner(self._journal.path)
 
-    def steps(self, run: str | None = None, kind: Kind | None = None) -> list[Step]:
+    def steps(self, run: str | None = None, kind: StepKind | None = None) -> list[Step]:
         """Returns all steps, or those of a run or a kind, in the order in which they began."""
         where, arguments = _filter(run=run, kind=kind)
         return [
@@ -236,7 +238,7 @@ class Ledger(Purse):
             for row in self._journal.rows(Step.QUERY + where + "ORDER BY seq", arguments)
         ]
 
-    def outcomes(self, kind: Kind, holds: type[T], run: str | None = None) -> list[T]:
+    def outcomes(self, kind: StepKind, holds: type[T], run: str | None = None) -> list[T]:
         """Returns the outcomes of the finished steps of a kind, in order; `holds` is their type."""
         return [step.outcome_as(holds) for step in self.steps(run, kind) if step.is_done]
 

@@ -15,7 +15,7 @@ from typing import cast
 from meta_agent.core.errors import MetaAgentError
 from meta_agent.core.ledger._ledger import Ledger
 from meta_agent.core.ledger._rows import RunRow, Step, T, canonical, decode, encode
-from meta_agent.core.ledger.kinds import Kind
+from meta_agent.core.ledger.kinds import StepKind
 
 Compare = Callable[[Step, object, object], None]
 """Is called with a recorded step, and its intent and outcome as computed now."""
@@ -41,7 +41,9 @@ class RetracedLedger(Ledger):
         """The position in the recorded order of the last step that was reached."""
         self.walked: set[str] = set()
 
-    def once(self, key: str, kind: Kind, intent: Mapping[str, object], work: Callable[[], T]) -> T:
+    def once(
+        self, key: str, kind: StepKind, intent: Mapping[str, object], work: Callable[[], T]
+    ) -> T:
         """Does a step's work again, compares it with the record, and returns the recorded outcome.
 
         Work that cannot be repeated is skipped. Raises UnrecordedError if no outcome is stored.
@@ -64,7 +66,7 @@ class RetracedLedger(Ledger):
         step = super().step(key)
         return step if step and self._was_there(step) else None
 
-    def steps(self, run: str | None = None, kind: Kind | None = None) -> list[Step]:
+    def steps(self, run: str | None = None, kind: StepKind | None = None) -> list[Step]:
         """Returns the steps, or those of a run or a kind, that the repeated run has reached."""
         return [step for step in super().steps(run, kind) if self._was_there(step)]
 

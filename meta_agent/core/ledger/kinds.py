@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, NotRequired, TypedDict
 
-Kind = Literal[
+StepKind = Literal[
     "attribution", "baseline", "budget", "bundle", "calibration", "candidate", "cell",
     "checkpoint", "claim", "clock", "decision", "diagnostic", "discrimination", "drift", "eval",
     "evidence", "experiment", "handover", "lead", "leg", "live", "merge", "passes", "proposal",
@@ -274,7 +274,7 @@ class Wrote:
 
 
 _V: Final = "core/loop/verbs"
-KINDS: Final[Mapping[Kind, Wrote]] = {
+KINDS: Final[Mapping[StepKind, Wrote]] = {
     "clock": Wrote("clock", ("composition/opening",), Clock),
     "start": Wrote("start", ("composition/opening",), Start),
     "visible": Wrote("visible", ("composition/visible",), in_views=True),

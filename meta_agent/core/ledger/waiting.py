@@ -34,7 +34,7 @@ from meta_agent.core.ledger._ledger import Ledger
 from meta_agent.core.protocols import JSON
 from meta_agent.core.workspace import read_small
 
-Kind = Literal["model", "sandbox", "grader", "engine", "training", "agent"]
+WaitKind = Literal["model", "sandbox", "grader", "engine", "training", "agent"]
 
 FILE: Final = "waits.json"
 LEAST_PATIENCE_SEC: Final = 5.0
@@ -141,7 +141,13 @@ _innermost: ContextVar[tuple[Wait, str] | None] = ContextVar("wait", default=Non
 
 @contextmanager
 def waiting(
-    kind: Kind, subject: str, *, limit_sec: float, advice: str, group: str = "", command: str = ""
+    kind: WaitKind,
+    subject: str,
+    *,
+    limit_sec: float,
+    advice: str,
+    group: str = "",
+    command: str = "",
 ) -> Iterator[Wait]:
     """Announces, for as long as the `with` block lasts, that this thread waits for `subject`.
 

@@ -23,7 +23,7 @@ from typing import Final
 from meta_agent.core.harness import recipe_of
 from meta_agent.core.lab.live import Job
 from meta_agent.core.ledger import Ledger, Step
-from meta_agent.core.ledger.kinds import Kind, Start
+from meta_agent.core.ledger.kinds import Start, StepKind
 from meta_agent.core.loop.plan import MIN_PAIRS, Plan
 from meta_agent.core.loop.run import Run
 from meta_agent.core.protocols import JSON, HarnessTree
@@ -37,7 +37,10 @@ _SPARED: Final = 3
 
 
 def spent(
-    ledger: Ledger, run: str, kinds: Sequence[Kind] = ("train", "eval"), before: Step | None = None
+    ledger: Ledger,
+    run: str,
+    kinds: Sequence[StepKind] = ("train", "eval"),
+    before: Step | None = None,
 ) -> int:
     """Returns how many attempts the ledger records for a run, except those on the vault split.
 

@@ -13,7 +13,7 @@ from meta_agent.core.errors import Interrupted
 from meta_agent.core.history import HarnessRepo, standard_trailers
 from meta_agent.core.lab.live import Lab
 from meta_agent.core.ledger import DONE, Ledger
-from meta_agent.core.ledger.kinds import Kind
+from meta_agent.core.ledger.kinds import StepKind
 from meta_agent.core.loop.extensions import Extensions
 from meta_agent.core.loop.plan import Plan
 from meta_agent.core.protocols import Factor, Hypothesis
@@ -60,7 +60,9 @@ class Run:
         """Returns the factors (groups of harness files) that the authors of edits may change."""
         return (self.terms and self.terms.factors) or self.stage_factors or self.plan.factors
 
-    def once(self, name: str, kind: Kind, intent: Mapping[str, object], work: Callable[[], T]) -> T:
+    def once(
+        self, name: str, kind: StepKind, intent: Mapping[str, object], work: Callable[[], T]
+    ) -> T:
         """Does `work` once, as ledger step `name`, and returns its outcome.
 
         A later call returns the recorded outcome. Raises Interrupted if the run was asked to stop.

@@ -18,7 +18,7 @@ from meta_agent.core.protocols import ToolResult
 from meta_agent.domains._scratch import Scratch, clipped
 from meta_agent.domains.code._compare import same_output
 from meta_agent.domains.code._solution import program_of
-from meta_agent.domains.formats.code_sets import Case, CodeRow
+from meta_agent.domains.formats.code_sets import CodeRow, ProgramTest
 
 MAX_EXAMPLES: Final = 5
 _SHOWN_CHARS: Final = 400
@@ -56,7 +56,7 @@ def try_examples(row: CodeRow, code: str, scratch: Scratch) -> ToolResult:
     return scratch.python(program + _CALLS.format(examples=repr(calls)))
 
 
-def _inputs(cases: Sequence[Case], program: str, scratch: Scratch) -> ToolResult:
+def _inputs(cases: Sequence[ProgramTest], program: str, scratch: Scratch) -> ToolResult:
     lines, passed = [], 0
     for number, case in enumerate(cases, 1):
         ran = scratch.python(program, str(case.input))
@@ -68,7 +68,7 @@ def _inputs(cases: Sequence[Case], program: str, scratch: Scratch) -> ToolResult
     return ToolResult(clipped("\n".join(lines)), ok=passed == len(cases))
 
 
-def _differs(number: int, case: Case, output: str) -> str:
+def _differs(number: int, case: ProgramTest, output: str) -> str:
     return (
         f"example {number}: FAIL\ninput:\n{_cut(str(case.input))}\n"
         f"stated:\n{_cut(str(case.expected))}\ngot:\n{_cut(output)}"
@@ -106,7 +106,7 @@ def _is_literal(text: str) -> bool:
     return True
 
 
-def _call(name: str, case: Case) -> str:
+def _call(name: str, case: ProgramTest) -> str:
     """Returns Python text that calls a function with a case's input, which it reads from JSON."""
     function = f"({name} if {name!r} in globals() else Solution().{name})"
     return f"{function}(*__import__('json').loads({json.dumps(case.input)!r}))"

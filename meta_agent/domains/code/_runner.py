@@ -21,7 +21,7 @@ from meta_agent.core.errors import CANDIDATE_KILLS, GuestError, SandboxError
 from meta_agent.core.protocols import JSON, Answerer, Call, Sandbox
 from meta_agent.domains.code._compare import same_output, same_value
 from meta_agent.domains.code.values_guest import Codec, NotDataError
-from meta_agent.domains.formats.code_sets import Case, CodeRow
+from meta_agent.domains.formats.code_sets import CodeRow, ProgramTest
 
 SandboxFactory = Callable[[int], Sandbox]  # takes the memory limit of what runs inside, in MB
 
@@ -227,7 +227,7 @@ def _failure(reply: dict[str, JSON]) -> str:
     return end if isinstance(end, str) and end in _FAILURES else "died"
 
 
-def _ask(row: CodeRow, source: str, chunk: Sequence[Case], sandbox: Sandbox) -> list[JSON]:
+def _ask(row: CodeRow, source: str, chunk: Sequence[ProgramTest], sandbox: Sandbox) -> list[JSON]:
     limits = _limits(row)
     args: dict[str, JSON] = {"source": source, "limits": limits}
     if row.kind == "stdio":
@@ -243,7 +243,7 @@ def _ask(row: CodeRow, source: str, chunk: Sequence[Case], sandbox: Sandbox) -> 
     return [item if isinstance(item, dict) else {"end": "died"} for item in reply]
 
 
-def _judged(row: CodeRow, case: Case, result: dict[str, JSON]) -> tuple[str, str]:
+def _judged(row: CodeRow, case: ProgramTest, result: dict[str, JSON]) -> tuple[str, str]:
     """Returns `passed`, or how a case failed and with what."""
     if row.kind == "function":
         return _value_verdict(row, case, result)
@@ -254,7 +254,7 @@ def _judged(row: CodeRow, case: Case, result: dict[str, JSON]) -> tuple[str, str
     return ("passed", "") if same else ("wrong_answer", _output_text(output))
 
 
-def _value_verdict(row: CodeRow, case: Case, result: dict[str, JSON]) -> tuple[str, str]:
+def _value_verdict(row: CodeRow, case: ProgramTest, result: dict[str, JSON]) -> tuple[str, str]:
     if result.get("end") != "ok":
         kind = result.get("kind", "")
         return _failure(result), f"{kind} {result.get('detail', '')}".strip()[:300]
@@ -266,9 +266,9 @@ def _value_verdict(row: CodeRow, case: Case, result: dict[str, JSON]) -> tuple[s
         return "wrong_answer", str(problem)[:300]
 
 
-def _chunks(cases: Sequence[Case]) -> Iterator[list[Case]]:
+def _chunks(cases: Sequence[ProgramTest]) -> Iterator[list[ProgramTest]]:
     """Yields the cases in chunks, small ones first: most wrong programs fail the first test."""
-    chunk: list[Case] = []
+    chunk: list[ProgramTest] = []
     size, room = 0, 1
     for case in cases:
         texts = [text for text in (case.input, case.expected) if isinstance(text, str)]

@@ -39,7 +39,7 @@ _MAX_TIME_SEC: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ProgramTest:
     """A test of a program: its input and expected output, as text, or as JSON for a function."""
 
     input: JSON
@@ -58,8 +58,10 @@ class CodeRow:
     source: str
     entry_point: str = ""
     starter: str = ""
-    cases: tuple[Case, ...] = ()
-    examples: tuple[Case, ...] = ()  # tests that the problem states anyway; `asserts`: Python texts
+    cases: tuple[ProgramTest, ...] = ()
+    examples: tuple[
+        ProgramTest, ...
+    ] = ()  # tests that the problem states anyway; `asserts`: Python texts
     prelude: str = ""  # `asserts`: what stands before the tests, and before a bare completion
     program: str = ""  # `asserts`: the data set's own test code
     names: tuple[str, ...] = ()  # what that code calls of the candidate's
@@ -167,13 +169,13 @@ def _called(program: str, code: str) -> list[str]:
     return [name for name in dict.fromkeys(loaded) if name in defined]
 
 
-def _stated(assertion: str) -> tuple[Case, ...]:
+def _stated(assertion: str) -> tuple[ProgramTest, ...]:
     """Returns `assert f(1) == 2` as a call and its result. Other forms give no example."""
     body = parse_python(assertion).body
     test = body[0].test if len(body) == 1 and isinstance(body[0], ast.Assert) else None
     if not isinstance(test, ast.Compare) or [type(op) for op in test.ops] != [ast.Eq]:
         return ()
-    return (Case(ast.unparse(test.left), ast.unparse(test.comparators[0])),)
+    return (ProgramTest(ast.unparse(test.left), ast.unparse(test.comparators[0])),)
 
 
 # --- inputs and outputs --------------------------------------------------------------------------
@@ -221,7 +223,7 @@ def _object(fields: Fields, name: str) -> dict[str, JSON]:
     return value or {}
 
 
-def _pairs(pairs: Mapping[str, JSON]) -> tuple[CodeKind, tuple[Case, ...]]:
+def _pairs(pairs: Mapping[str, JSON]) -> tuple[CodeKind, tuple[ProgramTest, ...]]:
     """Returns the kind of the tests in `{inputs, outputs, fn_name?}`, and the tests themselves."""
     inputs, outputs = pairs.get("inputs"), pairs.get("outputs")
     if not isinstance(inputs, list) or not isinstance(outputs, list) or not inputs:
@@ -230,8 +232,10 @@ def _pairs(pairs: Mapping[str, JSON]) -> tuple[CodeKind, tuple[Case, ...]]:
         raise RefusedRowError("the fields inputs and outputs differ in length: pair them")
     pairs_of = list(zip(inputs, outputs, strict=True))
     if pairs.get("fn_name"):  # some rows store the single argument bare
-        return "function", tuple(Case(a if isinstance(a, list) else [a], b) for a, b in pairs_of)
-    return "stdio", tuple(Case(_joined(a), _joined(b)) for a, b in pairs_of)
+        return "function", tuple(
+            ProgramTest(a if isinstance(a, list) else [a], b) for a, b in pairs_of
+        )
+    return "stdio", tuple(ProgramTest(_joined(a), _joined(b)) for a, b in pairs_of)
 
 
 def _joined(value: JSON) -> str:
@@ -272,14 +276,14 @@ def _livecodebench(fields: Fields) -> CodeRow:
     )
 
 
-def _case(test: Mapping[str, JSON], functional: bool) -> Case:
+def _case(test: Mapping[str, JSON], functional: bool) -> ProgramTest:
     """Returns a test. The arguments of a function stand one a line, each as JSON."""
     argument_text, expected = str(test.get("input", "")), str(test.get("output", ""))
     if not functional:
-        return Case(argument_text, expected)
+        return ProgramTest(argument_text, expected)
     try:
         arguments = [document(line) for line in argument_text.split("\n") if line.strip()]
-        return Case(arguments, document(expected))
+        return ProgramTest(arguments, document(expected))
     except ValueError as problem:
         raise RefusedRowError(
             "a test's arguments or result are not JSON: write one value a line"

@@ -48,7 +48,7 @@ _SYSTEM: Final = (
 )
 
 
-class Case(NamedTuple):
+class JudgedAnswer(NamedTuple):
     """A test case for a judge: a task, an answer to it, and whether the judge has to pass it."""
 
     row: Mapping[str, JSON]
@@ -56,15 +56,17 @@ class Case(NamedTuple):
     passes: bool
 
 
-def cases_of(rows: Sequence[Mapping[str, JSON]]) -> list[Case]:
+def cases_of(rows: Sequence[Mapping[str, JSON]]) -> list[JudgedAnswer]:
     """Returns test cases from up to eight tasks: no answer, the gold, and another task's gold."""
     tried = rows[:: max(1, len(rows) // TRIED)][:TRIED]
-    cases = [Case(row, "", passes=False) for row in tried]
+    cases = [JudgedAnswer(row, "", passes=False) for row in tried]
     golds = [(row, str(row["gold"])) for row in tried if row.get("gold") not in (None, "")]
-    cases += [Case(row, gold, passes=True) for row, gold in golds]
+    cases += [JudgedAnswer(row, gold, passes=True) for row, gold in golds]
     others = zip(golds, golds[1:] + golds[:1], strict=True)
     cases += [
-        Case(row, gold, passes=False) for (row, own_gold), (_, gold) in others if gold != own_gold
+        JudgedAnswer(row, gold, passes=False)
+        for (row, own_gold), (_, gold) in others
+        if gold != own_gold
     ]
     return cases
 
@@ -118,7 +120,9 @@ class Judge:
         return bool(arguments["passes"])
 
 
-def measured(judge: Judge, cases: Sequence[Case], rule_of: Callable[[Case], Any]) -> str:
+def measured(
+    judge: Judge, cases: Sequence[JudgedAnswer], rule_of: Callable[[JudgedAnswer], Any]
+) -> str:
     """Returns a sentence on how often a judge is right. Raises ConfigError if under 90 %.
 
     `rule_of` returns the rule by which a case is judged; a case without a rule is skipped.

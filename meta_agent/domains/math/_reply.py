@@ -110,7 +110,7 @@ _END = re.compile(r"[\s.!?)\u3002]*")
 _LEADING_WORDS = re.compile(r"^(?:[A-Za-z'-]{2,}[\s,:]+)+")
 
 
-class Reply(NamedTuple):
+class MathReply(NamedTuple):
     """A model's reply: its final answer or None, and the text before and after it (`rest`)."""
 
     answer: str | None
@@ -123,7 +123,7 @@ def final_answer(text: str) -> str | None:
     return read_reply(text).answer
 
 
-def read_reply(text: str) -> Reply:
+def read_reply(text: str) -> MathReply:
     """Splits a reply at its final answer. Without one, `answer` is None and both texts are ""."""
     text = text[-_TEXT_LIMIT_CHARS:]
     if box := last_boxes(text):
@@ -137,17 +137,17 @@ def read_reply(text: str) -> Reply:
         start = statements[-1].start(1)
         value = _FORMULA.sub(r"\1", sentence).strip(" *$")
         return _reply(text, value, start, start + len(sentence))
-    return Reply(None)
+    return MathReply(None)
 
 
-def _reply(text: str, answer: str, start: int, end: int) -> Reply:
+def _reply(text: str, answer: str, start: int, end: int) -> MathReply:
     answer = answer.strip()
     if not answer or len(answer) > MAX_ANSWER_CHARS:
-        return Reply(None)
-    return Reply(answer, text[:start][-_REASONING_CHARS:], text[end : end + _REST_LIMIT_CHARS])
+        return MathReply(None)
+    return MathReply(answer, text[:start][-_REASONING_CHARS:], text[end : end + _REST_LIMIT_CHARS])
 
 
-def rivals(reply: Reply, problem: str) -> list[str]:
+def rivals(reply: MathReply, problem: str) -> list[str]:
     """Returns values after a reply's final answer that look like other answers to the problem."""
     answer, before, rest = reply
     if answer is None or not rest.strip():

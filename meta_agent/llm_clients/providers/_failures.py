@@ -42,7 +42,7 @@ _WRONG_SHAPE: Final = (AttributeError, KeyError, IndexError, TypeError)
 
 _READ_CHARS: Final = 64 << 10
 
-Kind = tuple[str, Literal["no", "unknown"]]
+FailureKind = tuple[str, Literal["no", "unknown"]]
 
 
 def of_status(status: int, text: str, headers: Mapping[str, str]) -> ProviderError:
@@ -254,7 +254,7 @@ def _status_in(error: Any) -> int:
     return next((status for part, status in _STATUS_OF_WORD.items() if re.search(part, word)), 0)
 
 
-_KIND_OF_STATUS: Final[Mapping[int, Kind]] = {
+_KIND_OF_STATUS: Final[Mapping[int, FailureKind]] = {
     404: ("not_found", "no"),
     408: ("timeout", "unknown"),
     409: ("server", "no"),
@@ -264,7 +264,7 @@ _KIND_OF_STATUS: Final[Mapping[int, Kind]] = {
 }
 
 
-def _kind_of(status: int, text: str) -> Kind:
+def _kind_of(status: int, text: str) -> FailureKind:
     if status < 400:
         return "malformed", "unknown"  # a redirect: not followed, since it would carry the key
     if status in (401, 402, 403) or (status in (400, 429) and _CREDIT_WORDS.search(text)):

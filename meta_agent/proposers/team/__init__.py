@@ -18,7 +18,7 @@ from meta_agent.core.proposals import Brief, Draft, Grant, Proposed, Refused
 from meta_agent.core.protocols import Candidate, Hypothesis, Role, Verdict
 from meta_agent.core.skills import SkillDraft
 from meta_agent.proposers.team._analyst import Analysis, Idea, analyst_dialogue, idea_of
-from meta_agent.proposers.team._case import Case
+from meta_agent.proposers.team._case import AuthorCase
 from meta_agent.proposers.team._dialogue import Line
 from meta_agent.proposers.team._librarian import lesson
 from meta_agent.proposers.team._limits import LIMITS
@@ -51,7 +51,7 @@ class LlmTeam:
 
     def propose(self, brief: Brief) -> Proposed:
         """Has one model find ideas, others write them in parallel; returns commits and refusals."""
-        case, broken = Case(brief), threading.Event()
+        case, broken = AuthorCase(brief), threading.Event()
         line = self._line("analyst", f"g{brief.generation}/analyst", brief, broken)
         dialogue = analyst_dialogue(case, line, brief.host.lend("analyst", 1))
         try:
@@ -85,7 +85,7 @@ class LlmTeam:
         """
         idea = Idea(hypothesis, "A first version of this is in your clone, not committed.")
         grant = brief.host.lend(f"c{index}", 1)
-        proposer = self._proposer(Case(brief), index, idea, grant, threading.Event())
+        proposer = self._proposer(AuthorCase(brief), index, idea, grant, threading.Event())
         proposer.edits, proposer.feedback = edits, feedback
         return proposer.draft()
 
@@ -118,7 +118,7 @@ class LlmTeam:
         return Line(*access, self._run, conversation, self._prompts, stopping)
 
     def _proposer(
-        self, case: Case, index: int, idea: Idea, grant: Grant, broken: threading.Event
+        self, case: AuthorCase, index: int, idea: Idea, grant: Grant, broken: threading.Event
     ) -> Proposer:
         brief = case.brief
         base = f"g{brief.generation}/c{index}"

@@ -13,7 +13,7 @@ from typing import Literal
 
 from meta_agent.core.proposals import Grant
 from meta_agent.core.protocols import JSON, Hypothesis
-from meta_agent.proposers.team._case import Case, skills_in
+from meta_agent.proposers.team._case import AuthorCase, skills_in
 from meta_agent.proposers.team._dialogue import Dialogue, Line
 from meta_agent.proposers.team._experiments import INLINE, Experiments, inline
 from meta_agent.proposers.team._fence import Fence, visible
@@ -63,7 +63,7 @@ class Analysis:
     """For the analysts of later generations."""
 
 
-def analyst_dialogue(case: Case, line: Line, grant: Grant | None = None) -> Dialogue:
+def analyst_dialogue(case: AuthorCase, line: Line, grant: Grant | None = None) -> Dialogue:
     """Returns the dialogue in which a model reads the evidence; its `run()` returns an `Analysis`.
 
     `case.brief.k` limits the number of ideas, `grant` the attempts that experiments may use.
@@ -82,7 +82,7 @@ def analyst_dialogue(case: Case, line: Line, grant: Grant | None = None) -> Dial
     return line.dialogue(values, tools)
 
 
-def _opening(case: Case, fence: Fence) -> Mapping[str, JSON]:
+def _opening(case: AuthorCase, fence: Fence) -> Mapping[str, JSON]:
     brief = case.brief
     headline = case.evidence.get("report.md", b"").decode("utf-8", "replace")
     findings = [f"{f.severity}: {f.code}: {f.message}" for f in brief.findings]
@@ -99,13 +99,13 @@ def _head(report: str) -> str:
     return report.split("\n\nscore\n")[0][:4000]
 
 
-def _calibration(case: Case) -> str:
+def _calibration(case: AuthorCase) -> str:
     text = case.evidence.get("calibration.md", b"").decode("utf-8", "replace")
     lines = [line for line in text.splitlines() if line and line[0] not in "#|"]
     return visible(" ".join(lines))
 
 
-def _hypothesis_schema(case: Case) -> JSON:
+def _hypothesis_schema(case: AuthorCase) -> JSON:
     return {
         "type": "object",
         "properties": {
@@ -144,7 +144,7 @@ def _hypothesis_schema(case: Case) -> JSON:
 class _Submission:
     """The hypotheses handed over so far. A wrong quotation is corrected by a call of its own."""
 
-    case: Case
+    case: AuthorCase
     fence: Fence
     opened: set[str]
     _rows: list[dict[str, JSON]] = field(default_factory=list)
@@ -234,7 +234,7 @@ _NOTHING = tool(
 )
 
 
-def _rows(case: Case, arguments: Arguments) -> list[dict[str, JSON]]:
+def _rows(case: AuthorCase, arguments: Arguments) -> list[dict[str, JSON]]:
     """Returns copies of the hypotheses in a call, checked in all but their quotations."""
     hypotheses = arguments.get("hypotheses")
     if not isinstance(hypotheses, list) or not hypotheses:
@@ -252,7 +252,7 @@ def _rows(case: Case, arguments: Arguments) -> list[dict[str, JSON]]:
     return rows
 
 
-def _ideas(case: Case, rows: Sequence[Mapping[str, JSON]], opened: set[str]) -> list[Idea]:
+def _ideas(case: AuthorCase, rows: Sequence[Mapping[str, JSON]], opened: set[str]) -> list[Idea]:
     ideas: dict[str, Idea] = {}
     for number, row in enumerate(rows, start=1):
         idea = _idea(case, row)
@@ -266,7 +266,7 @@ def _ideas(case: Case, rows: Sequence[Mapping[str, JSON]], opened: set[str]) -> 
     return list(ideas.values())
 
 
-def idea_of(case: Case, row: JSON) -> Idea:
+def idea_of(case: AuthorCase, row: JSON) -> Idea:
     """Returns the idea in a JSON object that a model wrote. Raises ToolError if it is not valid."""
     idea = _idea(case, row)
     evidence = tuple(_quotation(case, quotation) for quotation in _lines(row))
@@ -286,7 +286,7 @@ def _mask(rows: Sequence[JSON], row: Mapping[str, JSON], number: int) -> int | N
 
 
 def _masked(
-    case: Case, rows: Sequence[Mapping[str, JSON]], row: Mapping[str, JSON], number: int
+    case: AuthorCase, rows: Sequence[Mapping[str, JSON]], row: Mapping[str, JSON], number: int
 ) -> tuple[str, ...]:
     """Returns the risk that names the hypothesis which masks this one, or nothing."""
     other = _mask(rows, row, number)
@@ -295,7 +295,7 @@ def _masked(
     return (f"shows nothing without: {_idea(case, rows[other - 1]).hypothesis.statement}",)
 
 
-def _idea(case: Case, row: JSON) -> Idea:
+def _idea(case: AuthorCase, row: JSON) -> Idea:
     if not isinstance(row, dict):
         raise ToolError("a hypothesis must be an object")
     factor = text_of(row, "factor")
@@ -328,7 +328,7 @@ def move(row: Arguments) -> tuple[Literal["up", "down"], float]:
     return ("up", size) if direction == "up" else ("down", -size)
 
 
-def _metric(case: Case, factor: str, row: Arguments) -> str:
+def _metric(case: AuthorCase, factor: str, row: Arguments) -> str:
     name = line_of(row, "metric", 160).removeprefix("score.")
     evidence = case.brief.evidence
     new = factor == "diagnostics" and name.startswith("measured.") and name.count(".") >= 2
@@ -347,7 +347,7 @@ def _lines(row: Arguments) -> list[JSON]:
     return rows[:_QUOTES]
 
 
-def _quotation(case: Case, row: JSON) -> str:
+def _quotation(case: AuthorCase, row: JSON) -> str:
     if not isinstance(row, dict):
         raise ToolError("a line of evidence must be {path, line, quote}")
     path, quote = text_of(row, "path").removeprefix("./"), line_of(row, "quote", _QUOTE)

@@ -22,7 +22,7 @@ from meta_agent.core.proposals import Grant, HostServices, Rehearsal
 from meta_agent.core.protocols import HarnessTree, Hypothesis
 from meta_agent.proposers.team import _limits
 from meta_agent.proposers.team._analyst import Idea, move
-from meta_agent.proposers.team._case import EVIDENCE, Case, skills_in
+from meta_agent.proposers.team._case import EVIDENCE, AuthorCase, skills_in
 from meta_agent.proposers.team._experiments import Experiments, draft_of, edited
 from meta_agent.proposers.team._fence import Fence, clip, visible
 from meta_agent.proposers.team._file_tools import Files, search_tool
@@ -59,7 +59,7 @@ class Finished:
 class Author:
     """The tools with which a language model edits, tests and commits in its clone of a harness."""
 
-    case: Case
+    case: AuthorCase
     idea: Idea
     bench: Workbench
     fence: Fence

@@ -27,7 +27,7 @@ _MEANING: Final[Mapping[Factor, str]] = {
 
 
 @dataclass(frozen=True)
-class Case:
+class AuthorCase:
     """What every model of the team reads about a harness version: request, evidence and files."""
 
     brief: Brief

@@ -14,7 +14,7 @@ from meta_agent.core.lab.fair import fairly
 from meta_agent.core.proposals import Draft, Grant, Refused
 from meta_agent.proposers.team._analyst import Idea
 from meta_agent.proposers.team._author import Author, Finished, Reviewing
-from meta_agent.proposers.team._case import Case, lines_on
+from meta_agent.proposers.team._case import AuthorCase, lines_on
 from meta_agent.proposers.team._dialogue import Line, Spend
 from meta_agent.proposers.team._experiments import UNPAID
 from meta_agent.proposers.workbench import Workbench, open_workbench
@@ -26,7 +26,7 @@ _GAVE_UP = frozenset({"turn_limit", "token_limit", "looped", "no_tool_calls", "c
 class Proposer:
     """Turns one idea into a candidate: a language model edits in a sandbox, and commits once."""
 
-    case: Case
+    case: AuthorCase
     index: int
     idea: Idea
     line: Line

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from meta_agent.core.errors import CandidateError
 from meta_agent.core.protocols import Hypothesis
-from meta_agent.proposers.team._case import Case, lines_on
+from meta_agent.proposers.team._case import AuthorCase, lines_on
 from meta_agent.proposers.team._dialogue import Line
 from meta_agent.proposers.team._fence import clip
 from meta_agent.proposers.team._file_tools import reading_tools
@@ -28,7 +28,7 @@ class Review:
 
 
 def review(
-    case: Case, line: Line, hypothesis: Hypothesis, diff: str, beside: Mapping[str, str]
+    case: AuthorCase, line: Line, hypothesis: Hypothesis, diff: str, beside: Mapping[str, str]
 ) -> Review:
     """Returns a model's decision on a candidate's diff. Raises CandidateError if there is none.
 

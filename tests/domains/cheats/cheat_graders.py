@@ -17,7 +17,7 @@ from meta_agent.domains import load_domain
 from meta_agent.domains.code import code_runner, graded
 from meta_agent.domains.formats import SourceSpec, SweRow
 from meta_agent.domains.formats._swe_row import OfficialRun
-from meta_agent.domains.formats.code_sets import Case, CodeRow
+from meta_agent.domains.formats.code_sets import CodeRow, ProgramTest
 from meta_agent.domains.math import Gold, Verifier, grade_text
 from meta_agent.domains.nano.code import NanoCodeEnvironment, cases_text
 from meta_agent.domains.nano.math import NanoMathEnvironment
@@ -194,10 +194,10 @@ def code_row(grader: Grader) -> CodeRow:
     fields: dict[str, Any] = {"key": "k", "prompt": "p", "split": "train", "line": 1}
     fields |= {"source": "t", "time_sec": 1.0, "memory_mb": 512}
     if grader == "stdio":
-        cases = (Case("1 2\n", "3\n"), Case("10 20\n", "30\n"))
+        cases = (ProgramTest("1 2\n", "3\n"), ProgramTest("10 20\n", "30\n"))
         return CodeRow(kind="stdio", cases=cases, **fields)
     if grader == "function":
-        cases = (Case([1, 2], 3), Case([[1], [2]], [1, 2]))
+        cases = (ProgramTest([1, 2], 3), ProgramTest([[1], [2]], [1, 2]))
         return CodeRow(kind="function", entry_point="add", cases=cases, **fields)
     return CodeRow(
         kind="asserts",

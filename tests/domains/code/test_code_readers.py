@@ -14,7 +14,7 @@ import pytest
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.domains.formats._pickled import PackedError, pickled_string, unpacked
-from meta_agent.domains.formats.code_sets import Case, read_code
+from meta_agent.domains.formats.code_sets import ProgramTest, read_code
 
 HUMANEVAL = {
     "task_id": "HumanEval/0",
@@ -96,7 +96,7 @@ def test_functional_tests_are_arguments_and_a_value(tmp_path: Path) -> None:
         "metadata": json.dumps({"func_name": "solve"}),
     }
     (task,) = read_code(write(tmp_path / "set.jsonl", row)).rows
-    assert (task.entry_point, task.cases) == ("solve", (Case([[1, 2], 3], True),) * 2)
+    assert (task.entry_point, task.cases) == ("solve", (ProgramTest([[1, 2], 3], True),) * 2)
 
 
 def test_mbpp_calls_what_its_tests_use_of_the_solution(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from meta_agent.domains.code import (
     same_value,
 )
 from meta_agent.domains.code._runner import guest_source
-from meta_agent.domains.formats.code_sets import Case
+from meta_agent.domains.formats.code_sets import ProgramTest
 from meta_agent.sandboxes import engine_status
 
 HAS_DOCKER = engine_status().ready
@@ -96,8 +96,8 @@ def test_expected_outputs_and_tests_never_enter_the_candidates_sandbox() -> None
     try:
         program = f"assert add(1, 2) == 3\nassert add({secret - 1}, 1) == {secret}"
         assert made.run(row("asserts", program=program), ADD).success
-        assert made.run(row(cases=(Case("987654320 1", str(secret)),)), SUM).success
-        function = row("function", cases=(Case([secret - 1, 1], secret),))
+        assert made.run(row(cases=(ProgramTest("987654320 1", str(secret)),)), SUM).success
+        function = row("function", cases=(ProgramTest([secret - 1, 1], secret),))
         assert made.run(function, ADD).success
     finally:
         made.close()
@@ -280,7 +280,7 @@ def test_the_last_python_block_is_the_code() -> None:
 
 def test_programs_get_the_usual_imports_and_keep_built_ins(runner: CodeRunner) -> None:
     source = "print(Counter('aa')['a'] + pow(2, 3, 7) - 1 + int(input().split()[0]) * 0)"
-    assert runner.run(row(cases=(Case("1", "2"),)), program_of(row(), source)).success
+    assert runner.run(row(cases=(ProgramTest("1", "2"),)), program_of(row(), source)).success
 
 
 # --- the domain ----------------------------------------------------------------------------------

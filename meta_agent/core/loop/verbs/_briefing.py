@@ -14,7 +14,7 @@ from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.lab.replies import reply_tokens
 from meta_agent.core.lab.warmup import references
 from meta_agent.core.ledger import Step
-from meta_agent.core.ledger.kinds import Bundle, Cell, Kind, Proposal, Verdict
+from meta_agent.core.ledger.kinds import Bundle, Cell, Proposal, StepKind, Verdict
 from meta_agent.core.ledger.kinds import Candidate as Made
 from meta_agent.core.loop.diagnostics.tend import gap_terms
 from meta_agent.core.loop.plan import Plan
@@ -154,7 +154,7 @@ def _judged(run: Run) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any] | N
         yield candidate, verdicts.get(candidate["id"])
 
 
-def _spoken_of(run: Run, kind: Kind) -> list[Step]:
+def _spoken_of(run: Run, kind: StepKind) -> list[Step]:
     """Returns the workspace's steps, without runs that searched on this run's confirm tasks."""
     steps = [step for step in run.ledger.steps(kind=kind) if step.is_done]
     left_out = {name for name in {step.run for step in steps} if crosses(run, str(name))}

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from meta_agent.core.display import A_PERSON, DecisionView, Gate, Reply
+from meta_agent.core.display import A_PERSON, DecisionView, Gate, PersonReply
 from meta_agent.core.errors import Aborted, ConfigError, Parked
 from meta_agent.core.gate import verdict_to_json
 from meta_agent.core.ledger import Ledger, Step
@@ -126,7 +126,7 @@ def _about(run: Run, gate: Gate, candidate: Candidate, **more: JSON) -> Decision
     return Decision(f"{short}/approve/{gate}", {**intent, "commit": candidate.commit, **more})
 
 
-def _decide(run: Run, questions: Sequence[Decision]) -> list[Reply]:
+def _decide(run: Run, questions: Sequence[Decision]) -> list[PersonReply]:
     """Returns all answers in order. Raises Parked with the questions that nobody has answered."""
     replies, waiting = [], []
     for question in questions:
@@ -139,9 +139,9 @@ def _decide(run: Run, questions: Sequence[Decision]) -> list[Reply]:
     return replies
 
 
-def _answer(run: Run, question: Decision) -> Reply:
+def _answer(run: Run, question: Decision) -> PersonReply:
     outcome = run.once(question.name, "decision", question.intent, lambda: _park(run, question))
-    reply = Reply(outcome["answer"], outcome["feedback"])
+    reply = PersonReply(outcome["answer"], outcome["feedback"])
     if reply.answer == "ABORT":
         why = f": {reply.feedback}" if reply.feedback else ""
         raise Aborted(
@@ -160,7 +160,7 @@ def _park(run: Run, question: Decision) -> JSON:
     raise _parked(run, [question.subject])
 
 
-def _outcome(reply: Reply) -> JSON:
+def _outcome(reply: PersonReply) -> JSON:
     return {"answer": reply.answer, "feedback": reply.feedback, "by": A_PERSON}
 
 
@@ -178,7 +178,7 @@ def _decline(
     collected: Collected,
     reading: Reading,
     candidate: Candidate,
-    reply: Reply,
+    reply: PersonReply,
     revised: Candidate | None,
 ) -> None:
     """Records the rejection of a candidate that was sent back before any measurement."""
@@ -195,7 +195,9 @@ def _decline(
 # --- answers from another process ----------------------------------------------------------------
 
 
-def answer(ledger: Ledger, run: str, subjects: Sequence[str], reply: Reply) -> list[DecisionView]:
+def answer(
+    ledger: Ledger, run: str, subjects: Sequence[str], reply: PersonReply
+) -> list[DecisionView]:
     """Records one reply to several open questions of a run; returns the decisions.
 
     Raises ConfigError if one of the questions is not open. The ledger has to be open for writing.

@@ -39,7 +39,7 @@ from meta_agent.core.loop.spending import begin_claim
 from meta_agent.core.protocols import JSON, HarnessTree, Split, Verdict, VerdictKind
 from meta_agent.core.slices import clusters_of
 
-Kind = Literal["harness", "version"]
+ClaimKind = Literal["harness", "version"]
 CLAIM: Final = "claim"
 SPLIT: Final[Split] = "confirm"
 
@@ -166,7 +166,7 @@ def proof_seeds(pairs: int) -> range:
 
 def _judged(
     run: Run,
-    kind: Kind,
+    kind: ClaimKind,
     refs: tuple[ArmRef, ArmRef],
     *,
     course: Course | None,
@@ -206,7 +206,7 @@ def _judged(
     return Judged(verdict_from_json(outcome["verdict"]), refs)
 
 
-def _inputs_by_first_rules(inputs: JSON, kind: Kind) -> JSON:
+def _inputs_by_first_rules(inputs: JSON, kind: ClaimKind) -> JSON:
     """Returns the inputs as the first rules recorded them: a factor stood for the seeds needed."""
     others = {name: value for name, value in inputs.items() if name != "min_seeds"}
     return {"factor": "recipe" if kind == "harness" else "scaffold", **others}
