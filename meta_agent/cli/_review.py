@@ -150,15 +150,20 @@ def why(
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Explain why a candidate was promoted, rejected or found invalid, with the numbers."""
+    """Explain why a candidate was merged, rejected or found invalid, or what led to a version."""
     from meta_agent.reports import run_sections
     from meta_agent.reports.terminal.paint import painted
 
     state = recorded_run(workspace, run)
-    view = state.candidate(candidate)
-    decisions = state.decisions_on(view.id)
-    document = {**view.full_json(), "decisions": [each.to_json() for each in decisions]}
-    emit(as_json, lambda: document, lambda: painted(run_sections.why(view, decisions)))
+    members = state.candidates_of(candidate)
+    views = members or [state.candidate(candidate)]
+    documents, sections = [], []
+    for view in views:
+        decisions = state.decisions_on(view.id)
+        documents.append({**view.full_json(), "decisions": [each.to_json() for each in decisions]})
+        sections += run_sections.why(view, decisions)
+    version = {"schema_version": 1, "version": candidate, "candidates": documents}
+    emit(as_json, lambda: version if members else documents[0], lambda: painted(sections))
 
 
 def verify(

@@ -131,12 +131,10 @@ _TEST = (
 
 
 def live_text(live: Mapping[str, Any]) -> str:
-    """Returns a candidate's recorded measurement on one line: seeds, verdict, numbers."""
+    """Returns a candidate's recorded measurement on one line: seeds and verdict."""
     parts = [f"{live['seeds']} training seeds"] if "seeds" in live else []
     if isinstance(verdict := live.get("verdict"), dict):
         parts.append(f"{verdict.get('kind')} {effect_text(parse_effect(verdict.get('effect')))}")
-    if isinstance(numbers := live.get("numbers"), dict):
-        parts += [f"{name} {number(value)}" for name, value in numbers.items()]
     return visible(", ".join(parts))
 
 

@@ -7,6 +7,7 @@ say are left out.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +34,6 @@ from meta_agent.reports._format import (
     live_text,
     one_line,
     percent,
-    plain_leaves,
     points,
     points_text,
     prediction_text,
@@ -66,6 +66,13 @@ from meta_agent.skills import load_skill
 _CELL_COLUMNS: Final = ("", "cell", "members", "search split", "points", "")
 _FIGURE_COLUMNS: Final = ("figure", "value", "what it compares, and where")
 SENTENCES: Final = "sentences"
+_VERDICT_WORDS: Final = defaultdict(
+    lambda: "not judged",
+    PROMOTE="accepted",
+    REJECT="rejected",
+    INVALID="thrown out",
+    INCONCLUSIVE="not decided",
+)
 _DIFF_LINES: Final = 120  # of the whole change, on a screen
 _CANDIDATE_COLUMNS: Final = ("candidate", "factor", "verdict", "its own points", "what, or why not")
 
@@ -163,10 +170,12 @@ def _details(state: RunState) -> Iterator[Section]:
 
 
 def why(candidate: CandidateView, decisions: Iterable[DecisionView] = ()) -> list[Section]:
-    """Returns why a candidate got its verdict: a sentence, then all numbers."""
-    because = f", because {'; '.join(candidate.reasons[:2])}" if candidate.reasons else ""
-    verdict = Words(f"{candidate.short_id} is {verdict_word(candidate)}{because}.", "strong")
-    return [Section([verdict]), Section([_decided(candidate, decisions)])]
+    """Returns why a candidate got its verdict: a sentence, then what it rests on."""
+    because = f": {'; '.join(candidate.reasons[:2])}" if candidate.reasons else ""
+    ending = f"{_VERDICT_WORDS[candidate.kind]} ({verdict_word(candidate)}){because}"
+    verdict = Words(f"{candidate.short_id} was {ending}.", "strong")
+    numbers = Words("Every number:", "dim", command=f"meta-agent why {candidate.short_id} --json")
+    return [Section([verdict]), Section([_decided(candidate, decisions), numbers])]
 
 
 def questions(state: RunState) -> list[Section]:
@@ -299,7 +308,7 @@ def _is_doubtful(candidate: CandidateView) -> bool:
 
 
 def _decided(candidate: CandidateView, decisions: Iterable[DecisionView]) -> Facts:
-    """Returns every fact that a verdict rests on."""
+    """Returns what a verdict rests on, in words; `why --json` has every number."""
     hypothesis, evidence = candidate.hypothesis, _evidence_of(candidate)
     rows: list[tuple[str, Cell]] = [
         ("candidate", f"{candidate.short_id} ({candidate.label})"),
@@ -322,9 +331,6 @@ def _decided(candidate: CandidateView, decisions: Iterable[DecisionView]) -> Fac
         rows.append(("effect", f"{interval}{effect.selected}, {units}"))
     if test := test_text(evidence):
         rows.append(("test", test))
-    for name, value in evidence.items():
-        leaves = plain_leaves(name, value) if name != "findings" else ()
-        rows += [(f"  {leaf}", within_run(text, candidate.run)) for leaf, text in leaves]
     for finding in evidence.get("findings") or ():
         rows.append((f"  {finding.get('severity', '')}", finding_text(finding)))
     if candidate.merge:
@@ -335,9 +341,7 @@ def _decided(candidate: CandidateView, decisions: Iterable[DecisionView]) -> Fac
 
 def _screen(screen: Mapping[str, Any]) -> str:
     outcome = "passed" if screen.get("passed") else "failed"
-    reasons = "; ".join(str(reason) for reason in screen.get("reasons") or ())
-    numbers = value_text(screen["numbers"]) if screen.get("numbers") else ""
-    return " ".join(part for part in (outcome, reasons, numbers) if part)
+    return " ".join((outcome, "; ".join(str(reason) for reason in screen.get("reasons") or ())))
 
 
 def _evidence_of(candidate: CandidateView) -> dict[str, Any]:
@@ -422,13 +426,13 @@ def _settings(state: RunState) -> Section:
     return Section([Folds([fold])] if state.config else [])
 
 
-def settings_table(config: Mapping[str, Any]) -> Table:
-    """Returns a table of every setting with its origin."""
+def settings_table(config: Mapping[str, Any], *, chosen: bool = False) -> Table:
+    """Returns a table of every setting with its origin; with `chosen`, without the defaults."""
     origin = config.get("origin") or {}
     rows = [
         (name, _setting(value), Words(str(origin.get(name, "")), "dim"))
         for name, value in config.items()
-        if name != "origin"
+        if name != "origin" and not (chosen and origin.get(name, "default") == "default")
     ]
     return Table(("setting", "value", "from"), rows, limit=400)
 

@@ -266,6 +266,22 @@ class RunState:
             "spend": self.spend_json(),
         }
 
+    def candidates_of(self, name: str) -> list[CandidateView]:
+        """Returns the candidates that a version (`v1`) or commit of `main` merged; [] for others.
+
+        Raises ConfigError for the version that the run starts from.
+        """
+        for number, version in enumerate(self.versions):
+            if name == version.version or (len(name) > 5 and version.commit.startswith(name)):
+                if number == 0:
+                    raise ConfigError(
+                        f"{name} is the version that run {self.run} starts from: nothing led to it",
+                        hint="meta-agent report",
+                    )
+                merges = ((each, each.merge or {}) for each in self.candidates.values())
+                return [each for each, merge in merges if merge.get("commit") == version.commit]
+        return []
+
     def candidate(self, name: str) -> CandidateView:
         """Returns a candidate by its id, the end of its id (`g1/c2`), or the start of its commit.
 

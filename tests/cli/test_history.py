@@ -44,6 +44,14 @@ def test_lines_are_whole_and_a_name_that_is_nothing_is_refused(
         assert done.returncode == 2 and repr(name) in done.stderr
 
 
+def test_why_explains_a_version_by_its_members(evolved: Evolved, meta_agent: Runner) -> None:
+    members = meta_agent("why", "v1", "--json", cwd=evolved.root).document["candidates"]
+    alone = meta_agent("why", "g0/c0", "--json", cwd=evolved.root).document
+    assert alone in members and len({member["merge"] for member in members}) == 1
+    start = meta_agent("why", "v0", cwd=evolved.root)
+    assert start.returncode == 2 and "v0" in start.stderr
+
+
 def test_revert_takes_back_one_member_and_leaves_the_others(
     evolved: Evolved, meta_agent: Runner
 ) -> None:

@@ -1,4 +1,4 @@
-"""The forecast of a run: settings with their origin, sizes, calls and money by role."""
+"""The forecast of a run: what differs from the defaults, and tasks, calls and money by role."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from meta_agent.core.gate import NEAR
 from meta_agent.core.loop.plan import MIN_PAIRS
 from meta_agent.llm_clients.asking.estimate import Estimate, Range
 from meta_agent.policies.training.memory import Memory, by_part, gib
-from meta_agent.reports._format import dollars, value_text
+from meta_agent.reports._format import dollars
 from meta_agent.reports.run_sections import settings_table
 from meta_agent.reports.sections import Facts, Section, Table, Words, present
 from meta_agent.reports.terminal.paint import painted
@@ -31,15 +31,16 @@ def forecast(
     step_attempts: tuple[int, int] | None = None,
     minutes: tuple[float, float] | None = None,
 ) -> RenderableType:
-    """Returns everything that `evolve --dry-run` prints: settings, sizes, calls and costs.
+    """Returns everything that `evolve --dry-run` prints: chosen settings, tasks, calls and costs.
 
     `memory` is what one training takes (None: nothing is trained). `workers` is the number of
     parallel trainings, `work` the most attempts and tokens. `step_attempts` are the fewest and the
     most attempts of a training step, `minutes` the fewest and the most of the run.
     """
     by_role = Table(_COLUMNS, list(_by_role(estimate)), numbers=range(2, 6), whole=(0,))
-    sizes = Facts([(name, value_text(value)) for name, value in plan.items()])
-    facts = [*_calls(estimate), *_effect(estimate), *_trainings(plan, step_attempts)]
+    tasks = ", ".join(f"{plan[split]:,} {split}" for split in ("search", "confirm", "vault"))
+    facts = [("tasks that are used", tasks)]
+    facts += [*_calls(estimate), *_effect(estimate), *_trainings(plan, step_attempts)]
     if memory is not None:
         facts.append(("memory of a training", f"{gib(memory.total)}: {by_part(memory)}"))
         facts.append(("trainings at once", str(workers)))
@@ -52,8 +53,8 @@ def forecast(
         facts.append(("time", f"{low:.0f} to {high:.0f} minutes, by steps timed on this machine"))
     return painted(
         present(
-            Section([settings_table(config)]),
-            Section([sizes], "What follows from them"),
+            Section([settings_table(config, chosen=True)]),
+            Section([Words("The other settings have their defaults: --json shows them.", "dim")]),
             Section([by_role]),
             Section([Facts(facts)]),
             *(Section([Words(f"! {warning}", "warn")]) for warning in estimate.warnings),
