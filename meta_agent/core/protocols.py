@@ -67,12 +67,16 @@ class ToolResult:
     done: bool = False  # the environment accepts no further calls
 
 
+FEEDBACK: Final = "feedback"
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What the sealed grader decided about an attempt."""
 
     success: bool
     detail: Mapping[str, JSON] = field(default_factory=dict)
+    """Stored with the attempt. Of it a proposer reads only the text `feedback`."""
     flags: tuple[str, ...] = ()  # misconduct that only grading can see, e.g. "tamper:tests"
 
 

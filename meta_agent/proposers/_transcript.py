@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from meta_agent.core.protocols import Message, Rollout
+from meta_agent.core.protocols import FEEDBACK, Message, Rollout
 from meta_agent.readers.evidence import exchanges, failure_mode, fates
 
 MESSAGE_CHARS = 6_000
@@ -72,6 +72,8 @@ def _facts(rollout: Rollout) -> Iterator[tuple[str, str]]:
     yield "clean success", _yes(rollout.clean)
     yield "solved (sealed grader)", _yes(rollout.outcome)
     yield "failure mode", failure_mode(rollout)
+    if feedback := rollout.outcome_detail.get(FEEDBACK):
+        yield "the grader's feedback", clipped(str(feedback), 600)
     yield "flags", ", ".join(rollout.flags) or "none"
     yield "stop reason", rollout.stop_reason
     yield "turns", str(rollout.turns)

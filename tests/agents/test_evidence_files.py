@@ -70,6 +70,11 @@ def transcript_of(**changes: Any) -> str:
     return evidence_files(source([rollout(0, **changes)]))["rollouts/search-0000.md"].decode()
 
 
+def test_of_what_a_grader_said_a_proposer_reads_the_feedback_alone() -> None:
+    page = transcript_of(outcome_detail={"feedback": "two words", "gold": "Paris"})
+    assert "two words" in page and "Paris" not in page
+
+
 def test_a_transcript_says_what_a_call_no_longer_showed_and_what_it_showed_otherwise() -> None:
     said = [
         {"role": "user", "content": "fix it"},
