@@ -155,9 +155,9 @@ class _Conversation:
     def _write(self, line: str) -> None:
         data = b"" if self._sound_bytes else _header(self._name)
         data += line.encode() + b"\n"
-        _make(self._path.parent)
-        fresh = not self._path.exists()
         with _naming_the_file(self._path):
+            _make(self._path.parent)
+            fresh = not self._path.exists()
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.truncate(self._sound_bytes)  # drops what a crash left behind
@@ -165,8 +165,8 @@ class _Conversation:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-        if fresh:
-            sync(self._path.parent)
+            if fresh:
+                sync(self._path.parent)
         self._sound_bytes += len(data)
 
     def _load(self, data: bytes) -> None:
