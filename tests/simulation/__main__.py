@@ -7,7 +7,6 @@ import argparse
 import sys
 import time
 from contextlib import nullcontext
-from pathlib import Path
 
 from tests.simulation._faults import FAULTS, planted
 from tests.simulation._loop import simulate, undisturbed
@@ -24,12 +23,10 @@ def main() -> int:
     first = chosen.first if chosen.seed is None else chosen.seed
     seeds = chosen.seeds if chosen.seed is None else 1
     expected, began, lives = undisturbed(), time.monotonic(), 0
-    shared = Path("/dev/shm")
-    place = shared if shared.is_dir() else None
     with planted(chosen.fault) if chosen.fault else nullcontext():
         for seed in range(first, first + seeds):
             try:
-                lives += simulate(seed, expected, place).lives
+                lives += simulate(seed, expected).lives
             except ViolationError as violation:
                 fault = f" --fault {chosen.fault}" if chosen.fault else ""
                 print(f"seed {seed}: {violation}")

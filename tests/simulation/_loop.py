@@ -40,6 +40,8 @@ from tests.simulation._world import BASE, PRICE, Ills, Killed, ViolationError, W
 
 T = TypeVar("T")
 CLAIMED: Final = "c" * 40
+_MEMORY: Final = Path("/dev/shm")
+_PLACE: Final = _MEMORY if _MEMORY.is_dir() else None
 _LIVES: Final = 60  # after as many, nothing goes wrong any more
 _ALLOWED: Final = (Interrupted, InfrastructureError, ProviderError, BudgetError)
 _QUIET: Final = Ills(kill=0, tear=0, full=0, io_error=0, jump=0, stop=0, ill=0)
@@ -227,9 +229,9 @@ def undisturbed() -> dict[str, Any]:
         return ends_of(World(0, Path(folder), _QUIET))
 
 
-def simulate(seed: int, expected: Mapping[str, Any], place: Path | None = None) -> World:
+def simulate(seed: int, expected: Mapping[str, Any]) -> World:
     """Goes through a seed's run. Raises ViolationError, also if it ends unlike `expected`."""
-    with tempfile.TemporaryDirectory(dir=place) as folder:
+    with tempfile.TemporaryDirectory(dir=_PLACE) as folder:
         world = World(seed, Path(folder))
         world.cap_usd = world.chance.choice((0.0006, 0.002, 1.0))
         facts = ends_of(world)
