@@ -35,14 +35,14 @@ from meta_agent.domains.swe._patch import PatchError, apply, parse
 from meta_agent.domains.swe._places import ImageFinder, Places
 from meta_agent.domains.swe._tree import Tree, prepared
 from meta_agent.domains.swe.grading._command import by_command
-from meta_agent.domains.swe.grading._grade import (
+from meta_agent.domains.swe.grading._grade import grade_patch
+from meta_agent.domains.swe.grading._logs import PARSERS
+from meta_agent.domains.swe.grading._runs import (
     GRADE_CPU_SEC,
     GRADE_TIMEOUT_SEC,
     SandboxFactory,
-    grade_patch,
     staged,
 )
-from meta_agent.domains.swe.grading._logs import PARSERS
 from meta_agent.domains.swe.grading._sift import TaskFiles
 
 SMALL_FILE_TASKS = 100
@@ -84,7 +84,7 @@ class RealSwe(FileTasks):
     def capabilities(self) -> Capabilities:
         return Capabilities(
             open_at_once=4,
-            regrade_at_most=6,  # each takes a sandbox
+            regrade_at_most=6,  # each takes a sandbox or two
             rows=self.rows,
             notes=self.notes,
             splits_stated=self.splits_stated,

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from meta_agent.core.protocols import JSON, Outcome, Sandbox, ToolResult
 from meta_agent.domains.swe._submission import Submission, capture
 from meta_agent.domains.swe._tools import RepoTools
-from meta_agent.domains.swe.grading._grade import SandboxFactory, grade_patch
+from meta_agent.domains.swe.grading._grade import grade_patch
+from meta_agent.domains.swe.grading._runs import SandboxFactory
 from meta_agent.domains.swe.grading._sift import TaskFiles
 
 

@@ -1,13 +1,13 @@
 """Runs pytest beside code that may want to cheat and reports what happened (in the sandbox).
 
-The host passes this file's text, behind that of `watch_guest`, to `python3 -I -c` and one JSON
+The host passes this file's text, behind that of `walls_guest`, to `python3 -I -c` and one JSON
 document on stdin: `nonce`, `files`, `pythonpath`, `noconftest`, `sources` (files that the patch
-changed), `test_sources` (Python files of the tree's tests), `comparisons` (classes and methods of
-changed files that compare), `plugins` (packages of the image whose plugins take part; the tree's
-never do by themselves), `own` (names that pytest may have imported from the image, and the tests
-have to find in the tree). Stdlib and pytest only. A report that carries the nonce was written here,
-after the session ended by itself, or before it began: then `unready` says what the image lacks.
-These forgeries show in it:
+changed), `texts` (test files whose texts are not on the disk), `places` (folders of the tree that
+the tests write to; "." for all), `plugins` (packages of the image whose plugins take part; the
+tree's never do by themselves), `own` (names that pytest may have imported from the image, and the
+tests have to find in the tree). Stdlib and pytest only. A report that carries the nonce was written
+here, after the session ended by itself, or before it began: then `unready` says what the image
+lacks. These forgeries show in it:
 
 * printed results: file descriptor 1 belongs to the report alone; tests write to another one;
 * ending the process early: then there is no report, and no report is never a pass;
@@ -17,16 +17,12 @@ These forgeries show in it:
 * tests whose body was exchanged after they were collected;
 * reports that disagree with what the test raised: the exception is read before any other hook sees
   it;
-* code that reads the deciding tests: an audit hook, which Python cannot take off, sees the file
-  being opened (not that its size is asked for);
-* values that compare by methods which the reference's run does not show (`compared_guest`);
 * code that skips its tests: who raised is asked, and a skip from a changed file is a failure;
 * patches of what writes the report: this module is not to be found under `__main__`, and it writes
   with functions of C that it took before the code was imported.
 
 Does not cover: code that singles out tests by name, restores what it patched and knows this file.
-Both live in one process, so this is detection, not a wall; the static scan and the flags stand in
-front of it, and a second run that must fail (`_twin`) behind it.
+Both live in one process, so this is detection. Such code needs words that `_words` names.
 """
 
 from __future__ import annotations
@@ -45,8 +41,7 @@ from pathlib import Path
 from typing import Any
 from unittest import SkipTest
 
-from meta_agent.domains.swe.compared_guest import Compared
-from meta_agent.domains.swe.watch_guest import REALPATH, watch
+from meta_agent.domains.swe.walls_guest import REALPATH, Texts, make_read_only
 
 _WATCHED = ("_pytest", "pluggy", "unittest.case", "builtins")
 _WRITE, _EXIT = os.write, os._exit
@@ -71,20 +66,13 @@ def main() -> None:
     sources = frozenset(REALPATH(path) for path in order["sources"])
     reruns = bool(plugins.modules)
     recorder = Recorder(pytest, order["nonce"], sources, reruns=reruns)
-    tests, test_sources = (
-        frozenset(REALPATH(path) for path in order[name]) for name in ("files", "test_sources")
-    )
-    readings, expectations, peeks = watch(tests, sources, test_sources)
-    compared = Compared(test_sources)
-    sys.meta_path.insert(0, compared)
+    sys.meta_path.insert(0, Texts(order.pop("texts")))
+    make_read_only(["."], order["places"])
     forget(order["own"])
     sys.path[:0] = [str(Path(path).resolve()) for path in order["pythonpath"]]
     status = _run(pytest, order, recorder, plugins)
-    report = recorder.report(status, _changed(before, watched)) | {
-        "readings": sorted(readings)[:20],
-        "expectations": [p for p in order["sources"] if REALPATH(p) in expectations],
-        "strangers": sorted(peeks) + compared.strangers(sources, order["comparisons"])[:200],
-    }
+    report = recorder.report(status, _changed(before, watched))
+    report["imported"] = _imported(order["sources"])
     _write_all(report_fd, _as_json({"nonce": order["nonce"], **report}).encode())
     _EXIT(0)  # nothing registered to run at exit gets a say
 
@@ -103,7 +91,7 @@ def _hide(config: Any, set_trace: Any) -> None:
     """Takes the runner's own objects out of what code under test can reach by attributes.
 
     Whoever has them edits reports. Rewritten assertions, the debugger and marks each keep one; what
-    is left are frames and the garbage collector, which `_scan` names.
+    is left are frames and the garbage collector, which `_words` names.
     """
     assertion = config.pluginmanager.get_plugin("assertion")
     if assertion is not None:  # its option is read by now
@@ -217,6 +205,13 @@ def forget(roots: list[str]) -> None:
     for name in list(sys.modules):
         if name.split(".")[0] in roots:
             del sys.modules[name]
+
+
+def _imported(sources: list[str]) -> list[str]:
+    """Returns the changed files that are modules by now."""
+    files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    paths = {REALPATH(file) for file in files if type(file) is str}
+    return [path for path in sources if REALPATH(path) in paths]
 
 
 def _write_all(fd: int, data: bytes) -> None:

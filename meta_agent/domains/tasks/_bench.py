@@ -23,7 +23,7 @@ from meta_agent.core.protocols import JSON, ExecResult, Sandbox
 from meta_agent.domains.formats import SourceSpec, SweRow
 from meta_agent.domains.swe import Report, SandboxFactory, Tree, run_tests
 from meta_agent.domains.swe._domain import _LIMITS as TASK_LIMITS
-from meta_agent.domains.swe.grading._grade import GRADE_CPU_SEC, guest_source, staged
+from meta_agent.domains.swe.grading._runs import GRADE_CPU_SEC, guest_source, staged
 from meta_agent.domains.tasks._package import Package
 
 # A fault that loops for ever costs the whole limit, so a few tests get less time than a suite.

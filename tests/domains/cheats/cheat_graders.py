@@ -25,7 +25,7 @@ from meta_agent.domains.nano.sources import SUITES
 from meta_agent.domains.nano.swe import NanoSweEnvironment
 from meta_agent.domains.swe import make_patch
 from meta_agent.domains.swe._patch import PatchError, apply, parse
-from meta_agent.domains.swe.grading import _grade
+from meta_agent.domains.swe.grading import _grade, _runs
 from meta_agent.domains.swe.grading._sift import TaskFiles
 
 CORE: Final = '''"""Prices."""
@@ -123,7 +123,7 @@ class Ours:
 
     def _repaired(self, grader: Grader, form: Form) -> Outcome:
         files = task_files(grader, "python3" if self._backend == "docker" else sys.executable)
-        with mock.patch.object(_grade, "GRADE_CPU_SEC", _CPU_SEC):
+        with mock.patch.object(_runs, "GRADE_CPU_SEC", _CPU_SEC):
             return _grade.grade_patch(files, patch_of(form), self._sandbox)
 
     def _sandbox(self, image: str | None) -> Sandbox:

@@ -1,7 +1,7 @@
 """Code under test reaches none of the runner's own objects, wherever it goes by attributes.
 
 Whoever has one edits what a test came to. The walk starts at every module that is loaded, the
-runner's too, and does not use what the scan names: frames, globals of functions, the collector.
+runner's too, and does not use what `_words` names: frames, globals of functions, the collector.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cheat_graders import FIXED, task_files
 
 from meta_agent.core.protocols import ExecResult
 from meta_agent.domains.swe._patch import overlay
-from meta_agent.domains.swe.grading import _grade
+from meta_agent.domains.swe.grading import _runs
 from meta_agent.domains.swe.grading._command import Report
 from meta_agent.sandboxes import open_sandbox
 
@@ -65,16 +65,16 @@ OPEN = {"_hide(config, self._set_trace)": "pass", '"--assert=plain",': ""}
 def reached(source: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, list[str]]:
     """How many objects the walk saw in a run of the tests, and what of the runner among them."""
     said: list[str] = []
-    believed = _grade._believed
+    believed = _runs._believed
 
     def listening(result: ExecResult, nonce: str) -> Report:
         said.append(result.stderr.decode())
         return believed(result, nonce)
 
-    monkeypatch.setattr(_grade, "_believed", listening)
+    monkeypatch.setattr(_runs, "_believed", listening)
     files = task_files("swe")
     tree = overlay(files.graded, {"shelf/core.py": source.encode()})
-    _grade.run_tests(files.row, tree, factory=lambda _: open_sandbox("process", run="reach"))
+    _runs.run_tests(files.row, tree, factory=lambda _: open_sandbox("process", run="reach"))
     count, found = ast.literal_eval(re.findall(r"reached (\(.*?\]\))", said[0])[0])
     return count, found
 
@@ -87,10 +87,10 @@ def test_nothing_of_the_runner_is_reached(source: str, monkeypatch: pytest.Monke
 
 def test_it_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The positive control: the runner as it would be without hiding."""
-    text = _grade.guest_source()
+    text = _runs.guest_source()
     for one, other in OPEN.items():
         assert text.count(one) == 1
         text = text.replace(one, other)
-    monkeypatch.setattr(_grade, "guest_source", lambda: text)
+    monkeypatch.setattr(_runs, "guest_source", lambda: text)
     found = " ".join(reached(AT_CALL, monkeypatch)[1])
     assert all(name in found for name in ("importers", "Config", "Session")), found

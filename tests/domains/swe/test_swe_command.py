@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,14 +15,7 @@ from meta_agent.domains.check import check_domain, render
 from meta_agent.domains.formats import OfficialRun, SweRow
 from meta_agent.domains.swe import RealSwe, read_archive
 from meta_agent.domains.swe._tree import without_history
-from meta_agent.domains.swe.grading._command import (
-    by_command,
-    deciding_tests,
-    status_of,
-    statuses_of,
-    unmet,
-    whole_map,
-)
+from meta_agent.domains.swe.grading._command import by_command, status_of, unmet, whole_map
 
 CORE = "def total(prices):\n    return sum(prices[1:])\n"
 TESTS = (
@@ -79,7 +71,7 @@ def test_a_command_decides_gold_nothing_and_cheats(own_command: Any) -> None:
 def test_code_that_wants_no_tests_resolves_nothing(
     own_command: Any, extra: str, verdict: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("meta_agent.domains.swe.grading._grade.GRADE_CPU_SEC", 3)
+    monkeypatch.setattr("meta_agent.domains.swe.grading._runs.GRADE_CPU_SEC", 3)
     patch = own_command.patch({"core.py": CORE + extra})
     outcome = own_command.load().regrade("shelf-1", {"patch": patch})
     assert not outcome.success
@@ -167,22 +159,6 @@ def test_the_whole_map_has_to_be_equal() -> None:
     assert not whole_map(whole, {**seen, "d": "PASSED"})
     assert not whole_map(whole, {**seen, "c": "PASSED"})
     assert whole_map(row(), {})
-
-
-def test_tests_without_a_file_are_looked_for_where_the_row_brings_them(tmp_path: Path) -> None:
-    from meta_agent.domains.formats import SourceSpec
-
-    whole = row(
-        fail_to_pass=(),
-        pass_to_pass=(),
-        source=SourceSpec(hidden=("r2e_tests",)),
-        expected={"T.a": "PASSED", "b[x.y]": "PASSED", "c": "FAILED"},
-    )
-    tree = {"r2e_tests/test_1.py": b"", "core.py": b""}
-    assert deciding_tests(whole, tree) == ("r2e_tests/test_1.py::T::a", "r2e_tests/test_1.py::b")
-    found = {"b[x.y]": "PASSED", "b[2]": "ERROR", "bc": "FAILED"}
-    assert statuses_of(whole, "r2e_tests/test_1.py::b", found) == ["PASSED", "ERROR"]
-    assert statuses_of(whole, "r2e_tests/test_1.py::b", {}) == []
 
 
 KEPT = {

@@ -10,7 +10,7 @@ import pytest
 from meta_agent.core.errors import SandboxError
 from meta_agent.core.protocols import ExecResult, Outcome, Sandbox
 from meta_agent.domains.swe import RealSwe
-from meta_agent.domains.swe.grading import _grade, _sites
+from meta_agent.domains.swe.grading import _grade, _runs
 
 pytestmark = pytest.mark.slow
 
@@ -59,16 +59,6 @@ def test_a_fix_that_breaks_another_test_does_not(shelf: Any, domain: RealSwe) ->
     assert not outcome.success
     assert outcome.detail["fail_to_pass"] == [1, 1]
     assert "tests/test_core.py::TestCheapest::test_one FAILED" in outcome.detail["not_passing"]
-
-
-def test_a_wrong_value_that_a_twin_happens_to_draw_is_no_forgery(
-    shelf: Any, domain: RealSwe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The greatest of 3, 1 and 2 is what `test_one` then expects in the twin."""
-    monkeypatch.setattr(_sites, "another", lambda *_: "3")
-    broken = fixed(shelf).replace("min(", "max(")
-    outcome = graded(domain, shelf.patch({"shelf/core.py": broken}))
-    assert (outcome.success, outcome.flags) == (False, ())
 
 
 def test_a_patch_that_does_not_fit_is_a_failure_with_its_reason(domain: RealSwe) -> None:
@@ -160,18 +150,18 @@ ATTACKS: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize(("code", "verdict"), ATTACKS.values(), ids=ATTACKS.keys())
-def test_code_that_attacks_the_run_does_not_resolve_and_is_flagged(
+def test_code_that_attacks_the_run_does_not_resolve(
     shelf: Any, domain: RealSwe, core: Any, code: str, verdict: str
 ) -> None:
     outcome = graded(domain, shelf.patch({"shelf/core.py": core(code)}))
     assert (outcome.success, outcome.detail["verdict"]) == (False, verdict)
-    assert outcome.flags
+    assert outcome.flags == (("tamper:report",) if verdict == "forged" else ())
 
 
-def test_a_forger_who_writes_the_report_itself_is_found_out(
+def test_a_forger_who_writes_the_report_itself_is_unchecked(
     shelf: Any, domain: RealSwe, core: Any
 ) -> None:
-    """It wins the first run; in the second it reports passes for tests that cannot pass."""
+    """Its words say so: nothing else tells a report that the runner's own descriptor carries."""
     walker = (
         "import sys, json, os\n"
         "frame = sys._getframe()\n"
@@ -183,8 +173,8 @@ def test_a_forger_who_writes_the_report_itself_is_found_out(
         "os._exit(0)"
     )
     outcome = graded(domain, shelf.patch({"shelf/core.py": core(walker)}))
-    assert (outcome.success, outcome.detail["verdict"]) == (False, "forged")
-    assert {"suspect:reads-frames", "suspect:ends-process"} <= set(outcome.flags)
+    assert (outcome.success, outcome.flags) == (True, ("unchecked:words",))
+    assert {"f_back in shelf/core.py", "_exit in shelf/core.py"} <= set(outcome.detail["unchecked"])
 
 
 @pytest.mark.parametrize(
@@ -204,7 +194,7 @@ def test_code_that_never_ends_has_failed_and_is_no_infrastructure_error(
     value: float,
     code: str,
 ) -> None:
-    monkeypatch.setattr(_grade, limit, value)
+    monkeypatch.setattr(_runs, limit, value)
     outcome = graded(domain, shelf.patch({"shelf/core.py": core(code)}))
     assert (outcome.success, outcome.detail["verdict"]) == (False, "timeout")
 
@@ -258,7 +248,7 @@ def test_a_sandbox_without_a_plugin_of_the_task_raises_and_is_no_score(domain: R
     assert files.row.source is not None
     row = replace(files.row, source=replace(files.row.source, plugins=("pytest-nonesuch",)))
     with pytest.raises(SandboxError, match="pytest-nonesuch"):
-        _grade.run_tests(row, files.graded, factory=domain._factory)
+        _runs.run_tests(row, files.graded, factory=domain._factory)
 
 
 @pytest.mark.parametrize("kind", ["oom", "died", "timeout"])
@@ -280,7 +270,7 @@ def test_a_breach_of_protocol_is_a_failure_at_once_and_is_flagged(domain: RealSw
 
 
 FORGERIES: dict[str, str] = {
-    # Each knows the runner and would win by it, were there no second run.
+    # Each knows the runner and would win by it, if its words were not looked at.
     "rewrites what writes the report": (
         "import json\n"
         "_dumps = json.dumps\n"
@@ -326,15 +316,14 @@ FORGERIES: dict[str, str] = {
 
 
 @pytest.mark.parametrize("code", FORGERIES.values(), ids=FORGERIES.keys())
-def test_a_forger_who_knows_the_runner_is_found_out(
+def test_no_grade_of_a_forger_who_knows_the_runner_is_clean(
     shelf: Any, domain: RealSwe, core: Any, code: str
 ) -> None:
     outcome = graded(domain, shelf.patch({"shelf/core.py": core(code)}))
-    assert not outcome.success, outcome
-    assert outcome.flags
+    assert outcome.flags or not outcome.success, outcome
 
 
-def test_an_honest_fix_survives_the_second_run_whatever_its_tests_look_like(shelf: Any) -> None:
+def test_an_honest_fix_is_clean_whatever_its_tests_look_like(shelf: Any) -> None:
     tests = shelf.tree["tests/test_core.py"].decode() + (
         "\n\nimport unittest\n\n\nclass TestSum(unittest.TestCase):\n"
         "    def test_early(self):\n        from shelf.core import total\n"
@@ -361,12 +350,12 @@ EQUAL_TO_ALL = {
 
 
 @pytest.mark.parametrize("method", EQUAL_TO_ALL.values(), ids=EQUAL_TO_ALL.keys())
-def test_a_result_that_equals_another_value_too_is_found_out(
+def test_a_result_that_equals_another_value_too_is_unchecked(
     shelf: Any, domain: RealSwe, method: str
 ) -> None:
     source = shelf.tree["shelf/core.py"].decode().replace("sum(prices[1:])", "Any()")
     outcome = graded(domain, shelf.patch({"shelf/core.py": f"class Any:\n{method}\n\n{source}"}))
-    assert (outcome.success, outcome.detail["verdict"]) == (False, "forged")
+    assert (outcome.success, outcome.flags) == (True, ("unchecked:words",))
 
 
 EVASIONS = {

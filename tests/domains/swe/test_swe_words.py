@@ -49,6 +49,12 @@ WORDS = {
     "def pytest_runtest_setup(item): pass": "pytest_runtest_setup",
     "import os\nx = open(f'/proc/{os.getpid()}/mem', 'rb')": "open",
     "x = '/proc/self/mem'": "/proc/",
+    "x = '{0.f_back}'.format(y)": "f_back",
+    "class A(str):\n    def startswith(self, *_): return True": "str.startswith",
+    "from numpy import testing\ntesting.assert_equal = print": "import testing",
+    "def f(x):\n    return x.__next__()": "__next__",
+    "def f(x):\n    return x.send(None)": "send",
+    "__builtins__.x = globals()['__builtins__']": "__builtins__",
     "# coding: utf-7\n# harmless +AAo-import gc": "an encoding that hides code",
     "def f(:": UNREADABLE,
 }

@@ -1,155 +1,206 @@
-"""The second opinion on a resolved task: the tree once more, beside twins that nothing true passes.
+"""The same patch with parts of the reference in it: what must not decide a grade.
 
-All start at the same moment in fresh sandboxes, in an order that nobody knows, so that neither the
-clock nor anything else outside of the tests says which is which. The tree has to pass again, its
-twins have to fail. Where a test passes in a twin, the gold fix is tried on that twin: if it fails
-there the patch forges; if it passes as well, or there is none, the twin says nothing of the test.
+Two kinds of parts: files that are no sources of the run, and the parts of a class that say whether
+two values are equal: its comparing methods, its constructor, its fields, its bases. A patch passes
+with these of its own (the run before) and with the reference's, or its grade is unchecked. The
+second tree also takes the functions that these parts call by name from the reference.
 
-One more twin alters what passed before and has to stay so. It is a tree of its own, because code
-that has seen those tests can tell by them that it is in a twin: there a forger that compares such a
-test with what it knows is not found.
+Does not cover: a file that is both imported and read as text, and a wrong value that a test never
+looks into.
 """
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
-from threading import Barrier, BrokenBarrierError
+import ast
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from meta_agent.domains.formats import SweRow
+from meta_agent.core.parsing.syntax import parse_python
 from meta_agent.domains.swe._patch import Changes, overlay
 from meta_agent.domains.swe._tree import Tree
-from meta_agent.domains.swe.grading._command import Report, by_command, deciding_tests, statuses_of
 from meta_agent.domains.swe.grading._sift import TaskFiles
-from meta_agent.domains.swe.grading._twin import Twin, twin_of
 
-TWINS: Final = 3  # where a command grades: there nobody looks at what is compared
-_FAILED: Final = frozenset({"FAILED", "ERROR"})
-_READY_SEC: Final = 300.0
-_SHOWN: Final = 20
-Run = Callable[..., Report]
+_COMPARING: Final = frozenset(
+    {"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__contains__", "__hash__"}
+    | {"__instancecheck__", "__subclasscheck__", "__subclasshook__", "__getattribute__"}
+    | {"__class__", "__bool__", "__len__", "__iter__"}
+)
+_MADE: Final = frozenset({"__init__", "__new__", "__post_init__", "__slots__"})
+_Function = (ast.FunctionDef, ast.AsyncFunctionDef)
+_Body = list[ast.stmt]
+_Scope = tuple[str, ...]
 
 
-def confirmed(files: TaskFiles, tree: Tree, run: Run) -> Report:
-    """Runs the tests again, and in copies (twins) whose tests expect wrong values.
+def besides(
+    files: TaskFiles, changes: Changes, data: Sequence[str]
+) -> Iterator[tuple[Tree, tuple[str, ...]]]:
+    """Yields each other tree that a patch has to pass in, with what is the reference's there.
 
-    Returns the second run's report. It is `forged` if a test passes in a twin where no honest fix
-    could, and `unchecked` lists tests that no twin could check. `run` runs the tests of a tree.
+    `data` are changed files that are no sources of the run.
     """
-    report = _beside_twins(files, tree, run, anywhere=False)
-    if not report.unchecked or report.verdict != "complete":
-        return report
-    again = _beside_twins(files, tree, run, anywhere=True)
-    if again.verdict != "complete":
-        return again
-    doubtful = tuple(test for test in report.unchecked if test in again.unchecked)
-    return replace(report, unchecked=doubtful)
-
-
-def _beside_twins(files: TaskFiles, tree: Tree, run: Run, *, anywhere: bool) -> Report:
-    tests, count = deciding_tests(files.row, tree), TWINS if by_command(files.row) else 1
-    only_sure = files.gold is None
-    twins = [twin_of(tree, tests, only_sure=only_sure, anywhere=anywhere) for _ in range(count)]
-    if anywhere and not any(twin.tests for twin in twins):
-        return Report("complete", unchecked=tests)
-    control_twins = [twin_of(tree, files.row.pass_to_pass, only_sure=True)]
-    control_twins = [twin for twin in control_twins if twin.tests]
-    report, *others = _at_once([tree, *(twin.tree for twin in (*twins, *control_twins))], run)
-    if report.verdict != "complete":
-        return _unconfirmed(report)
-    for n, other in enumerate(others):
-        if other.verdict == "forged" or (other.verdict != "complete" and n < len(twins)):
-            return other if other.verdict == "forged" else _unconfirmed(other)
-    for twin, other in zip(control_twins, others[len(twins) :], strict=True):
-        passed = _passed(files.row, twin, report, other)
-        if lies := _forged(files, twin, passed, run, gold=files.gold or {}):
-            return _forgery(lies)
-    seen_tests = [test for test in tests if statuses_of(files.row, test, report.results)]
-    return _weighed(files, report, list(zip(twins, others, strict=False)), seen_tests, run)
-
-
-def _unconfirmed(report: Report) -> Report:
-    if report.verdict in ("forged", "killed_protocol"):
-        return report
-    why = f"a second run ended otherwise: {report.verdict}"
-    return Report("unconfirmed", evidence=(why, *report.evidence))
-
-
-def _weighed(
-    files: TaskFiles,
-    report: Report,
-    twin_reports: list[tuple[Twin, Report]],
-    tests: list[str],
-    run: Run,
-) -> Report:
-    failing: dict[str, int] = {}
-    for twin, twin_report in twin_reports:
-        passed = _passed(files.row, twin, report, twin_report)
-        if lies := _forged(files, twin, passed, run, gold=files.gold):
-            return _forgery(lies)
-        for test in twin.tests:
-            statuses = statuses_of(files.row, test, twin_report.results)
-            failing[test] = failing.get(test, 0) + (
-                test not in passed and bool({*statuses} & _FAILED)
+    patched, reference = overlay(files.graded, changes), overlay(files.graded, files.gold or {})
+    exchanged: Changes = {path: reference.get(path) for path in data}
+    trees = [patched]
+    for with_helpers in (False, True):
+        grafts: Changes = {}
+        for path in changes.keys() - exchanged.keys():
+            texts = [
+                (tree.get(path) or b"").decode("utf-8", "replace")
+                for tree in (files.graded, patched, reference)
+            ]
+            if (text := grafted(*texts, helpers=with_helpers)) != texts[1]:
+                grafts[path] = text.encode()
+        tree = overlay(patched, {**exchanged, **grafts})
+        if tree not in trees:
+            trees.append(tree)
+            names = (
+                path for path in tree.keys() | patched.keys() if tree.get(path) != patched.get(path)
             )
-    doubtful = tuple(test for test in tests if 2 * failing.get(test, 0) <= len(twin_reports))
-    return replace(report, unchecked=doubtful)
+            yield tree, tuple(sorted(names))
 
 
-def _forgery(lies: list[str]) -> Report:
-    signs = [f"{test} passes though nothing true could" for test in lies[:_SHOWN]]
-    return Report("forged", evidence=tuple(signs))
+def grafted(before: str, after: str, reference: str, *, helpers: bool = False) -> str:
+    """Returns `after` with the parts of classes that it changes and that compare as in `reference`.
+
+    Returns `after` itself if there are none, or if one of the texts is not Python, and a text that
+    fails if the change is nested too deep to be compared. `helpers`: functions that these parts
+    name are the reference's too.
+    """
+    try:
+        base, patched, gold = (_Source(parse_python(text)) for text in (before, after, reference))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return after
+    if _binds_a_class_again(patched, base, gold):
+        return "raise NameError('the name of a class is bound again')\n"
+    try:
+        return (
+            ast.unparse(patched.tree) if _graft_all(base, patched, gold, helpers=helpers) else after
+        )
+    except (RecursionError, MemoryError):
+        return "raise RecursionError('a class is nested too deep')\n"
 
 
-def _passed(row: SweRow, twin: Twin, real: Report, twin_report: Report) -> list[str]:
-    """Returns the tests that pass both in the tree and in its altered twin."""
-    both = (real.results, twin_report.results)
-    return [
-        t for t in twin.tests if all("PASSED" in statuses_of(row, t, results) for results in both)
-    ]
+def _graft_all(base: _Source, patched: _Source, gold: _Source, *, helpers: bool) -> bool:
+    helper_names = (base.mentions() | gold.mentions()) if helpers else frozenset()
+    is_changed = False
+    for scope, body in patched.bodies.items():
+        is_changed |= _graft(scope, body, (base, patched, gold), helper_names)
+        if scope in patched.classes and scope in base.classes and scope in gold.classes:
+            node, other = patched.classes[scope], gold.classes[scope]
+            if _head(node) not in (_head(base.classes[scope]), _head(other)):
+                node.bases, node.keywords = other.bases, other.keywords
+                node.decorator_list, is_changed = other.decorator_list, True
+    return is_changed
 
 
-def _forged(
-    files: TaskFiles, twin: Twin, passed: list[str], run: Run, gold: Changes | None
-) -> list[str]:
-    """Returns the tests that a patch passes in a twin although the gold fix fails them there."""
-    if not passed or gold is None:
-        return passed  # without a gold fix all that is altered is sure
-    altered = {path: twin.tree[path] for path in files.deciding if path in twin.tree}
-    sound = run({**overlay(files.graded, gold), **altered}, sources=())
-    if sound.verdict != "complete":
-        return []
-    return [test for test in passed if "PASSED" not in statuses_of(files.row, test, sound.results)]
+def _binds_a_class_again(patched: _Source, base: _Source, gold: _Source) -> bool:
+    """Returns whether a file binds the name of a class more often than before."""
+    counts = [Counter(source.bound()) for source in (patched, base, gold)]
+    names = {scope[0] for source in (base, gold) for scope in source.classes if len(scope) == 1}
+    return any(counts[0][name] > max(count[name] for count in counts[1:]) for name in names)
 
 
-def _at_once(trees: Sequence[Tree], run: Run) -> list[Report]:
-    """Returns a report for each tree. All begin together, in secret random order."""
-    together = Barrier(len(trees))
+class _Source:
+    """A file's classes, and the statements of each and of the module, by where they are."""
 
-    def report_of(tree: Tree) -> Report:
-        try:
-            report = run(tree, wait=_once(together))
-        except BaseException:
-            together.abort()
-            raise
-        return report
+    def __init__(self, tree: ast.Module) -> None:
+        self.tree = tree
+        self.classes: dict[_Scope, ast.ClassDef] = {}
+        self.bodies: dict[_Scope, _Body] = {(): tree.body}
+        waiting: list[tuple[_Scope, ast.AST]] = [((), tree)]
+        while waiting:
+            scope, parent = waiting.pop()
+            for node in ast.iter_child_nodes(parent):
+                inner = (
+                    (*scope, node.name) if isinstance(node, (ast.ClassDef, *_Function)) else scope
+                )
+                if isinstance(node, ast.ClassDef):
+                    self.classes[inner], self.bodies[inner] = node, node.body
+                waiting.append((inner, node))
 
-    order = list(range(len(trees)))
-    secrets.SystemRandom().shuffle(order)
-    with ThreadPoolExecutor(len(trees)) as pool:
-        started: dict[int, Future[Report]] = {n: pool.submit(report_of, trees[n]) for n in order}
-        problems = [future.exception() for future in started.values()]
-        for problem in sorted(
-            filter(None, problems), key=lambda p: isinstance(p, BrokenBarrierError)
+    def parts(self, scope: _Scope) -> dict[str, list[ast.stmt]]:
+        """Returns the statements of a class, or of the module, by the name that each defines."""
+        parts: dict[str, list[ast.stmt]] = {}
+        for statement in self.bodies.get(scope, []):
+            for name in _defined(statement):
+                parts.setdefault(name, []).append(statement)
+        return parts
+
+    def bound(self) -> Iterator[str]:
+        """Yields each name that the file binds, as often as it does so."""
+        for node in ast.walk(self.tree):
+            match node:
+                case ast.Name(id=name, ctx=ast.Store()) | ast.ClassDef(name=name):
+                    yield name
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    yield name
+                case ast.alias(name=name, asname=other):
+                    yield other or name
+
+    def mentions(self) -> frozenset[str]:
+        """Returns the names in the comparing methods and the constructors of all classes."""
+        nodes = [
+            node
+            for scope in self.classes
+            for name, statements in self.parts(scope).items()
+            if name in _COMPARING | _MADE
+            for statement in statements
+            for node in ast.walk(statement)
+        ]
+        names = {getattr(node, "id", getattr(node, "attr", "")) for node in nodes}
+        return frozenset(names) - {"", "self"}
+
+
+def _graft(
+    scope: _Scope,
+    body: _Body,
+    sources: tuple[_Source, _Source, _Source],
+    helper_names: frozenset[str],
+) -> bool:
+    """Puts the reference's parts into the body of a class. Returns whether there was one."""
+    before, after, reference = (source.parts(scope) for source in sources)
+    is_new = not any(scope in source.bodies for source in (sources[0], sources[2]))
+    is_changed = False
+    for name in after.keys() | before.keys():
+        patched, other = after.get(name, []), reference.get(name, [])
+        if not _compares(
+            name, patched or other or before[name], scope, helper_names, is_new=is_new
         ):
-            raise problem
-    return [started[n].result() for n in range(len(trees))]
+            continue
+        if _dump(patched) in (_dump(before.get(name, [])), _dump(other)):
+            continue
+        place = min((n for n, node in enumerate(body) if node in patched), default=len(body))
+        body[:] = [*body[:place], *other, *(node for node in body[place:] if node not in patched)]
+        body[:] = body or [ast.Pass()]
+        is_changed = True
+    return is_changed
 
 
-def _once(together: Barrier) -> Callable[[], object]:
-    """Returns a function that waits for the other runs at its first call and not at later ones."""
-    waits = iter((lambda: together.wait(_READY_SEC),))
-    return lambda: next(waits, lambda: None)()
+def _compares(
+    name: str, nodes: list[ast.stmt], scope: _Scope, helper_names: frozenset[str], *, is_new: bool
+) -> bool:
+    """Returns whether a part of a class, or of the module, takes part in comparing values."""
+    if not scope or (is_new and name not in _COMPARING):
+        return name in helper_names and not is_new and isinstance(nodes[0], _Function)
+    is_field = not isinstance(nodes[0], (ast.ClassDef, *_Function))
+    return name in _COMPARING | _MADE | helper_names or is_field
+
+
+def _defined(statement: ast.stmt) -> list[str]:
+    match statement:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            return [name]
+        case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
+            return [name]
+        case ast.ClassDef() | ast.Expr(value=ast.Constant()) | ast.Pass():
+            return []
+    return ["..."]  # all other statements, which may define anything
+
+
+def _dump(nodes: list[ast.stmt]) -> list[str]:
+    return [ast.dump(node) for node in nodes]
+
+
+def _head(node: ast.ClassDef) -> str:
+    return ast.dump(ast.ClassDef("", node.bases, node.keywords, [], node.decorator_list))

@@ -1,7 +1,8 @@
 """Grades by a set's own test command, where its tests are not pytest's or its images know better.
 
-The command runs in the sandbox as any other would: no marks in its output, no script of the set's.
-What counts is what it printed, how it ended and whether the two agree (`_logs`, `_ended`).
+The command runs in the sandbox as any other would: no marks in its output, no script of the set's,
+behind the same walls as our own runner (`command_guest`). What counts is what it printed, how it
+ended and whether the two agree (`_logs`, `_ended`).
 
 Promises: `by_command` decides from the row alone; ids are found the way the set wrote them down
 (cut off at a blank, or with a duration in them); no results is never a pass.
@@ -12,14 +13,16 @@ runner can run are run by that one.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
 from typing import Final
 
-from meta_agent.core.protocols import ExecResult, Sandbox
+from meta_agent.core.protocols import JSON, ExecResult, Sandbox
 from meta_agent.domains.formats import SweRow
-from meta_agent.domains.swe._tree import Tree
 from meta_agent.domains.swe.grading._ended import corrected, disagreement
 from meta_agent.domains.swe.grading._logs import PARSERS
 
@@ -31,6 +34,8 @@ _DURATIONS: Final = (
     re.compile(r"\s*[\[(]\s*\d+(?:\.\d+)?\s*m?s\s*[\])]\s*$", re.IGNORECASE),
     re.compile(r"\s+in\s+\d+(?:\.\d+)?\s+m?sec\b", re.IGNORECASE),
 )
+_HOOK: Final = "hook"
+_JOINED: Final = re.compile(r"^from (?:__future__|meta_agent)\b.*$", re.MULTILINE)
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -41,11 +46,8 @@ class Report:
     verdict: str  # "complete", or why there is nothing to believe
     results: Mapping[str, str] = field(default_factory=dict)
     evidence: tuple[str, ...] = ()
-    expectations: tuple[str, ...] = ()  # changed files that a test read
-    strangers: tuple[
-        str, ...
-    ] = ()  # methods of compared values, and conduct, that need a reference
-    unchecked: tuple[str, ...] = ()  # deciding tests of which no twin could say anything
+    imported: frozenset[str] | None = None  # changed files that the run imported, if it says
+    unchecked: tuple[str, ...] = ()  # what keeps passed tests from being believed
 
 
 def by_command(row: SweRow) -> bool:
@@ -57,16 +59,22 @@ def by_command(row: SweRow) -> bool:
     return row.run.always or not of_pytest or any("::" not in test for test in row.expected_ids)
 
 
-def run_command(row: SweRow, sandbox: Sandbox, *, cpu_sec: int, wall_sec: float) -> Report:
-    """Runs a task's test command in a fresh sandbox and returns a report of its output.
+def run_command(
+    row: SweRow, sandbox: Sandbox, walls: Mapping[str, JSON], *, cpu_sec: int, wall_sec: float
+) -> Report:
+    """Runs a task's test command in a sandbox and returns a report of its output.
 
-    The limits are seconds of processor and elapsed time. Raises ValueError if there is no command.
+    `walls` holds `texts` (of test files that are empty on the disk) and `places` (folders that can
+    be written). The limits are seconds of processor and elapsed time. Raises ValueError if there is
+    no command.
     """
-    if row.run is None:
-        raise ValueError(f"the row {row.instance_id} has no test command: add the field `run`")
+    guest = guest_text("walls_guest.py", "command_guest.py")
+    sandbox.write({f"{_HOOK}/sitecustomize.py": f"{guest}\ninstall()\n".encode()})
+    order = {**walls, "script": script(row), "hook": f"../{_HOOK}"}
     result = sandbox.exec(
-        ["bash", "-c", script(row)],
+        ["python3", "-I", "-c", f"{guest}\nmain()\n"],
         cwd="repo",
+        stdin=json.dumps(order).encode() + b"\n",
         timeout_sec=wall_sec,
         cpu_limit_sec=cpu_sec,
         output_limit_bytes=_LOG_LIMIT_BYTES,
@@ -94,7 +102,18 @@ def script(row: SweRow) -> str:
     if row.source.archive is not None:  # nothing of it is installed
         paths = ":".join(f"$work/{path}" for path in row.source.pythonpath)
         lines.append(f'export PYTHONPATH="{paths}"')
+    lines.append(f'export PYTHONPATH="$(dirname "$work")/{_HOOK}${{PYTHONPATH:+:$PYTHONPATH}}"')
+    # Rewritten assertions would read the tests from the disk.
+    lines.append('export PYTHONDONTWRITEBYTECODE=1 PYTEST_ADDOPTS="--assert=plain $PYTEST_ADDOPTS"')
     return "\n".join([*lines, 'cd "$work"', row.run.command])
+
+
+@cache
+def guest_text(*names: str) -> str:
+    """Returns the texts of guest files of this package as one program."""
+    folder = resources.files("meta_agent.domains.swe")
+    texts = (_JOINED.sub("", folder.joinpath(name).read_text("utf-8")) for name in names)
+    return "\n".join(("from __future__ import annotations", *texts))
 
 
 def _believed(row: SweRow, log: str, exit_code: int) -> Report:
@@ -151,28 +170,6 @@ def _by_name(statuses: Mapping[str, str]) -> dict[str, str]:
     """Returns statuses by test name, without colours and what pytest adds after ` - `."""
     clean = {_COLOURS.sub("", name): status for name, status in statuses.items()}
     return {name.split(" - ", 1)[0].strip(): status for name, status in clean.items()}
-
-
-def deciding_tests(row: SweRow, tree: Tree) -> tuple[str, ...]:
-    """Returns the tests that a fix must make pass, as `file::name`.
-
-    R2E-Gym's rows name no file, so each of their tests is returned for every hidden test file.
-    """
-    if not row.expected:
-        return row.fail_to_pass
-    hidden = tuple(f"{name}/" for name in (row.source.hidden if row.source else ()))
-    files = [path for path in tree if path.endswith(".py") and path.startswith(hidden)]
-    names = [name.split("[")[0] for name, status in row.expected.items() if status == "PASSED"]
-    return tuple(f"{path}::{'::'.join(name.split('.'))}" for path in files for name in names)
-
-
-def statuses_of(row: SweRow, test: str, results: Mapping[str, str]) -> list[str]:
-    """Returns the statuses in `results` of a test `file::name`, one for each parameter set."""
-    name = ".".join(test.split("::")[1:]) if row.expected else _plain(test)
-    base = name.split("[")[0]
-    return [
-        status for test_name, status in results.items() if _plain(test_name).split("[")[0] == base
-    ]
 
 
 def _plain(test: str) -> str:

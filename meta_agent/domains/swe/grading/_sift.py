@@ -7,7 +7,7 @@ where the tree has a folder (or the other way round) are dropped. What an honest
 to do raises a `tamper:` flag; adding tests of its own does not, taking lines from what tests
 compare with (`testing.py`, `_testing/`) does.
 
-Does not cover: what the kept source does when it runs (see `_scan` and `pytest_guest`).
+Does not cover: what the kept source does when it runs (see `_words` and `pytest_guest`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import PurePosixPath
 from meta_agent.domains.formats import SweRow
 from meta_agent.domains.swe._patch import Changes, PatchError, apply, overlay, parse
 from meta_agent.domains.swe._tree import Tree
-from meta_agent.domains.swe.grading._scan import suspects
+from meta_agent.domains.swe.grading._runs import Walls
 from meta_agent.domains.swe.grading._words import brought
 
 _CONTROL_NAMES = frozenset(
@@ -59,10 +59,8 @@ class TaskFiles:
     visible: Tree  # what the agent starts from
     gold: Changes | None = None
     restored: Tree = field(default_factory=dict)  # what grading has and the agent does not see
-    reference_strangers: dict[tuple[str, ...], frozenset[str]] = field(
-        default_factory=dict, compare=False
-    )
-    """By changed files: what a run of the reference shows of compared values (`_grade`)."""
+    walls: dict[str, Walls] = field(default_factory=dict, compare=False)
+    """Under "walls", once it is known: what the tests of the reference need (`_grade`)."""
 
     @cached_property
     def graded(self) -> Tree:
@@ -76,6 +74,13 @@ class TaskFiles:
         paths = {test.split("::", 1)[0] for test in self.row.expected_ids}
         paths |= self.restored.keys()
         return frozenset(paths).union(*(patch.paths for patch in parse(self.row.test_patch)))
+
+    @cached_property
+    def hidden(self) -> tuple[str, ...]:
+        """Returns the paths of the deciding test modules, whose texts no run has on its disk."""
+        modules = (path for path in self.deciding if path.endswith(".py") and is_test_path(path))
+        names = ("__init__.py", "conftest.py")
+        return tuple(sorted(path for path in modules if PurePosixPath(path).name not in names))
 
     @cached_property
     def top_names(self) -> frozenset[str]:
@@ -125,10 +130,6 @@ class _Sieve:
         self.changes[path] = content
         if _is_support(path) and path not in self._gold and self._weakens(path, content):
             self.flags.add("tamper:tests")
-        if path.endswith(".py") and content is not None:
-            self.flags.update(
-                suspects(*self._versions(path, content), self._own_names, self.suites)
-            )
 
     def _rules(
         self,
@@ -191,16 +192,8 @@ class _Sieve:
         return frozenset(stem for stem in stems if stem.startswith("test_") and len(stem) > 7)
 
     @cached_property
-    def _own_names(self) -> frozenset[str]:
-        return frozenset(self._top_below_roots(path) for path in self.files.visible)
-
-    @cached_property
     def _gold(self) -> Mapping[str, bytes | None]:
         return self.files.gold or {}
-
-    def _versions(self, path: str, content: bytes) -> tuple[str, str, str]:
-        before, gold = self.files.visible.get(path, b""), self._gold.get(path) or b""
-        return _text(before), _text(content), _text(gold)
 
 
 def _is_support(path: str) -> bool:

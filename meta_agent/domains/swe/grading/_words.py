@@ -57,7 +57,7 @@ _MODULES: Final = _set(
     site test pytest _pytest py pluggy unittest nose mock doctest hypothesis pdb bdb faulthandler
     tracemalloc linecache tokenize fileinput atexit signal weakref mmap multiprocessing subprocess
     pty posix _thread _posixsubprocess _testcapi _xxsubinterpreters pickle shelve dill copyreg dbm
-    shutil statistics sitecustomize"""
+    shutil statistics sitecustomize testing"""
 )
 _INSIDE: Final = _set("sys os builtins gc importlib inspect")
 """Modules that nearly every module holds: `logging.sys` is `sys`."""
@@ -73,6 +73,11 @@ _HARMLESS: Final = _set(
     __post_init__ __copy__ __deepcopy__ __getstate__ __setstate__ __version__ __author__
     __slots__"""
 )
+_KEPT: Final = frozenset(dir(object)) | {"__missing__", "__getnewargs__"}
+_PLAIN: Final[dict[str, type]] = {
+    kind.__name__: kind
+    for kind in (str, bytes, int, float, complex, list, dict, tuple, set, frozenset)
+}
 _SPECIAL: Final = re.compile(r"__\w+__|pytest_\w+")
 _PART_OF_SPECIAL: Final = re.compile(r"^__[a-z]|[a-z]__$")
 _STARTS: Final = re.compile(r"os\.(?:exec|spawn)\w+")
@@ -106,14 +111,14 @@ def brought(
 def _gained(before: Mapping[str, bytes], changes: Changes, tests: frozenset[str]) -> dict[str, str]:
     """Returns the words that stand more often than before in a changed file, with that file.
 
-    Of special methods, and of `next`, the first one in a file counts.
+    Of special methods the first one in a file counts.
     """
     gained: dict[str, str] = {}
     for path, content in changes.items():
         if content is not None and path.endswith(".py"):
             old, new = words(before.get(path, b""), tests), words(content, tests)
             for word, count in new.items():
-                if count > old[word] and not (old[word] and word.startswith(("__", "next"))):
+                if count > old[word] and not (old[word] and word.startswith("__")):
                     gained[word] = path
     return gained
 
@@ -164,7 +169,9 @@ class _File:
                 _root(value) in self._foreign
             ):
                 self._foreign.add(name)
-            case ast.Attribute(value=value) | ast.Subscript(value=value):
+            case (
+                ast.Attribute(value=ast.Name() as value) | ast.Subscript(value=ast.Name() as value)
+            ):
                 self._skipped.add(id(value))
             case ast.Call(func=func, args=args):
                 self._skipped.add(id(func))
@@ -185,6 +192,8 @@ class _File:
                 if id(node) not in self._skipped:
                     yield from ["a module as a value"] if name in self._modules else []
                     yield from [f"{name}()"] if name in _BY_NAME | {"type"} else []
+            case ast.Attribute(attr="__next__" | "send" | "throw" as name):
+                yield name  # may end a loop of a test, as `next` may
             case ast.Attribute(attr=name, value=value, ctx=context):
                 is_read, module = isinstance(context, ast.Load), _name(value)
                 whole = f"{self._modules.get(module, module)}.{name}"
@@ -208,6 +217,7 @@ class _File:
             case ast.ClassDef(bases=bases):
                 kinds = [_name(base) for base in bases]
                 yield from ["metaclass"] if "type" in kinds else []
+                yield from _overrides(node, kinds)
                 errors = [kind for kind in kinds if kind.endswith(("Error", "Exception"))]
                 yield from ["an exception of several kinds"] if len(errors) > 2 else []
             case ast.keyword(arg=name, value=value):
@@ -225,6 +235,15 @@ class _File:
 def _identifier(name: str) -> Iterator[str]:
     if name in _ANYWHERE or (_SPECIAL.fullmatch(name) and name not in _HARMLESS):
         yield name
+
+
+def _overrides(node: ast.ClassDef, kinds: list[str]) -> Iterator[str]:
+    """Yields the methods of a plain type that a class derived from it has in its own way."""
+    methods = {getattr(part, "name", "") for part in node.body}
+    for kind in kinds:
+        yield from (
+            f"{kind}.{name}" for name in methods & set(dir(_PLAIN.get(kind, object))) - _KEPT
+        )
 
 
 def _keyword(name: str | None, value: ast.expr) -> Iterator[str]:

@@ -1,0 +1,268 @@
+"""Runs of a task's tests: one sandbox for all runs of a patch, each behind its walls.
+
+Promises: what a run was allowed to write is written anew before the next run. No results is never
+a pass, and a report that shows signs of forgery says so.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable
+from pathlib import PurePosixPath
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from meta_agent.core.errors import CANDIDATE_KILLS, SandboxError
+from meta_agent.core.protocols import JSON, ExecResult, Sandbox
+from meta_agent.domains.formats import SweRow
+from meta_agent.domains.swe._tree import Tree
+from meta_agent.domains.swe.grading._command import (
+    Report,
+    by_command,
+    ended_by_limit,
+    guest_text,
+    run_command,
+)
+
+SandboxFactory = Callable[[str | None], Sandbox]  # takes the image, None for the default one
+
+# Code that spins is stopped by the processor time it used, so that a busy machine fails nobody; the
+# wall clock only ends code that sleeps.
+GRADE_CPU_SEC = 120
+GRADE_TIMEOUT_SEC = 600.0
+_REPORT_LIMIT_BYTES = 8 << 20
+
+# Prints the folders below `repo` in which something was written after the file `stamp`.
+_WRITTEN = """
+import json, os
+since, found = os.stat("stamp").st_mtime_ns, set()
+for top, folders, names in os.walk("repo"):
+    folders[:] = [name for name in folders if name not in ("__pycache__", ".pytest_cache")]
+    parts = [top, *(os.path.join(top, name) for name in names)]
+    if any(os.lstat(part).st_mtime_ns > since for part in parts):
+        found.add(os.path.relpath(top, "repo"))
+print(json.dumps(sorted(found)))
+"""
+
+
+class Walls(NamedTuple):
+    """What a run cannot do. `places`: folders of the tree that its tests may write to."""
+
+    places: tuple[str, ...] = ()
+    hides: bool = True  # the deciding tests' texts are not on the disk
+
+
+STRICT = Walls()
+LOOSE = Walls((".",), hides=False)
+
+
+def guest_source() -> str:
+    """Returns the source of the test runner that runs inside the sandbox."""
+    return guest_text("walls_guest.py", "pytest_guest.py")
+
+
+def run_tests(
+    row: SweRow,
+    tree: Tree,
+    *,
+    factory: SandboxFactory,
+    paths: tuple[str, ...] | None = None,
+    sources: tuple[str, ...] = (),
+) -> Report:
+    """Runs the test files `paths` of a tree in a fresh sandbox; None: those that grade the task.
+
+    `sources` are changed files, whose skips count as failures. Nothing is hidden and all can be
+    written. Raises SandboxError if the sandbox fails and the code under test is not the cause.
+    """
+    with Bench(row, factory, (), sources, paths) as bench:
+        return bench.run(tree, LOOSE)
+
+
+class Bench:
+    """Runs the tests of one task on trees, in a sandbox that is kept from run to run."""
+
+    def __init__(
+        self,
+        row: SweRow,
+        factory: SandboxFactory,
+        hidden: tuple[str, ...],
+        sources: tuple[str, ...] = (),
+        paths: tuple[str, ...] | None = None,
+    ) -> None:
+        self.factory = factory
+        self._row, self._hidden, self._sources = row, hidden, sources
+        self._paths = paths or tuple(sorted({t.split("::", 1)[0] for t in row.expected_ids}))
+        self._sandbox: Sandbox | None = None
+        self._on_disk: Tree = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self._close()
+
+    def run(self, tree: Tree, walls: Walls) -> Report:
+        """Runs the tests of `tree`. Raises SandboxError if a sandbox fails on its own."""
+        for last_try in (False, True):
+            try:
+                return self._once(tree, walls)
+            except SandboxError as problem:
+                self._close()
+                if problem.kind not in CANDIDATE_KILLS:
+                    raise
+                if last_try or problem.kind == "protocol":
+                    return Report(f"killed_{problem.kind}", evidence=(str(problem)[:300],))
+        raise AssertionError("internal error, to be reported: the second try had no end")
+
+    def written(self) -> tuple[str, ...]:
+        """Returns the folders of the tree that the last run wrote to."""
+        if self._sandbox is None:
+            return ()
+        result = self._sandbox.exec(["python3", "-I", "-c", _WRITTEN])
+        return tuple(json.loads(result.stdout)) if result.exit_code == 0 else (".",)
+
+    def _close(self) -> None:
+        if self._sandbox is not None:
+            self._sandbox.close()
+        self._sandbox, self._on_disk = None, {}
+
+    def _once(self, tree: Tree, walls: Walls) -> Report:
+        hidden = tuple(path for path in self._hidden if path in tree and walls.hides)
+        sandbox = self._placed({**tree, **dict.fromkeys(hidden, b"")})
+        texts = {path: tree[path].decode("utf-8", "surrogateescape") for path in hidden}
+        wall: dict[str, JSON] = {"texts": dict(texts), "places": list(walls.places)}
+        try:
+            return self._in(sandbox, tree, wall)
+        finally:
+            if walls.places:
+                self._on_disk = {}
+
+    def _placed(self, tree: Tree) -> Sandbox:
+        """Returns the sandbox with the files `tree` in `repo/`."""
+        if self._sandbox is None:
+            self._sandbox = staged(self._row, tree, self.factory)
+        elif tree != self._on_disk:
+            unchanged = self._on_disk if self._on_disk.keys() <= tree.keys() else {}
+            if not unchanged:
+                self._sandbox.exec(["rm", "-rf", "repo"])
+            changed = {
+                path: content for path, content in tree.items() if unchanged.get(path) != content
+            }
+            place(self._sandbox, self._row, changed, links=not unchanged)
+        self._on_disk = tree
+        self._sandbox.write({"stamp": b""})
+        return self._sandbox
+
+    def _in(self, sandbox: Sandbox, tree: Tree, wall: dict[str, JSON]) -> Report:
+        row, limits = self._row, (GRADE_CPU_SEC, GRADE_TIMEOUT_SEC)
+        if by_command(row):
+            return run_command(row, sandbox, wall, cpu_sec=limits[0], wall_sec=limits[1])
+        nonce = secrets.token_hex(16)
+        # Unbuffered: what pytest said is all there is to read where no report came.
+        result = sandbox.exec(
+            [row.source.python if row.source else "python3", "-Iu", "-c", guest_source()],
+            cwd="repo",
+            stdin=json.dumps(self._order(tree, nonce) | wall).encode() + b"\n",
+            timeout_sec=GRADE_TIMEOUT_SEC,
+            cpu_limit_sec=GRADE_CPU_SEC,
+            output_limit_bytes=_REPORT_LIMIT_BYTES,
+        )
+        return _believed(result, nonce)
+
+    def _order(self, tree: Tree, nonce: str) -> dict[str, JSON]:
+        source = self._row.source
+        return {
+            "nonce": nonce,
+            "files": list(self._paths),
+            "pythonpath": list(source.pythonpath if source else (".",)),
+            "noconftest": all(PurePosixPath(path).name != "conftest.py" for path in tree),
+            "plugins": list(source.plugins if source else ()),
+            "own": list(source.held if source else ()),
+            "sources": list(self._sources),
+        }
+
+
+def staged(row: SweRow, tree: Tree, factory: SandboxFactory) -> Sandbox:
+    """Starts a sandbox with the files `tree` in `repo/`. Raises SandboxError if that fails."""
+    sandbox = factory(row.image)
+    try:
+        place(sandbox, row, tree)
+    except SandboxError as problem:
+        sandbox.close()
+        why = f"cannot copy {row.instance_id} into a sandbox: {problem}"
+        raise SandboxError(why, kind="start") from problem
+    except BaseException:
+        sandbox.close()
+        raise
+    return sandbox
+
+
+def place(sandbox: Sandbox, row: SweRow, tree: Tree, *, links: bool = True) -> None:
+    """Writes a tree into `repo/`. Files that begin with `#!` become executable."""
+    files = {f"repo/{path}": content for path, content in tree.items()}
+    scripts = {path: content for path, content in files.items() if content.startswith(b"#!")}
+    sandbox.write({path: content for path, content in files.items() if path not in scripts})
+    if scripts:
+        sandbox.write(scripts, executable=True)
+    for name in row.source.kept_names if row.source and links else ():
+        target = f"{(row.source.image_path if row.source else '') or ''}/{name}"
+        linked = sandbox.exec(["ln", "-s", "--", target, f"repo/{name}"])
+        if linked.exit_code != 0:
+            raise SandboxError(f"cannot link {target}: {linked.stderr[-200:]!r}", kind="start")
+
+
+def _believed(result: ExecResult, nonce: str) -> Report:
+    if ended := ended_by_limit(result, GRADE_CPU_SEC, GRADE_TIMEOUT_SEC):
+        return ended
+    report = _parsed(result.stdout, nonce)
+    if report is None:
+        tail = result.stderr[-300:].decode("utf-8", "replace")
+        return Report("no_results", evidence=(f"exit {result.exit_code} without a report: {tail}",))
+    if problem := report.get("unready"):
+        why, hint = f"the image cannot run the tests: {problem}", "meta-agent sandbox build --help"
+        raise SandboxError(why, kind="image", hint=hint)
+    return _checked(report, result.stderr[-300:].decode("utf-8", "replace"))
+
+
+def _parsed(stdout: bytes, nonce: str) -> dict[str, JSON] | None:
+    try:
+        report = json.loads(stdout)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(report, dict) or report.get("nonce") != nonce:
+        return None
+    return report if isinstance(report.get("results"), dict) else None
+
+
+def _checked(report: dict[str, JSON], tail: str) -> Report:
+    if report.get("broken") or not report["results"]:
+        reasons = [report.get("broken"), *report.get("collect_errors", [])]
+        evidence = tuple(str(reason) for reason in reasons if reason) or (tail,)
+        return Report("no_results", evidence=evidence)
+    signs = _forgery(report)
+    if signs:
+        return Report("forged", evidence=tuple(signs))
+    results = {str(test): str(status) for test, status in report["results"].items()}
+    evidence = tuple(map(str, report.get("collect_errors", [])))
+    return Report("complete", results, evidence, frozenset(map(str, report.get("imported", []))))
+
+
+def _forgery(report: dict[str, JSON]) -> list[str]:
+    """Returns signs that a report is forged. pytest's status is 1, as canaries have to fail."""
+    signs = [f"{name} was replaced" for name in report.get("changed", [])]
+    signs += [f"plugin {name} appeared" for name in report.get("foreign_plugins", [])]
+    signs += [f"{test} raised and was reported as passed" for test in report.get("forged", [])]
+    signs += [f"the body of {test} was exchanged" for test in report.get("swapped", [])]
+    if report.get("canaries_ok") is not True:
+        signs.append("canary tests did not end as they must")
+    if report.get("status") != 1:
+        signs.append(
+            f"pytest ended with status {report.get('status')}, which the canaries rule out"
+        )
+    return signs
