@@ -10,7 +10,7 @@ import pytest
 
 from meta_agent.core.errors import CandidateError, IntegrityError
 from meta_agent.core.protocols import Rollout
-from meta_agent.core.replay.replay import CHUNK_BYTES, ReplayReport, replay
+from meta_agent.core.replay import CHUNK_BYTES, ReplayReport, replay
 from meta_agent.core.rollouts import RolloutStore
 
 from ._harness import KEEP_LIVE, PAYS_LEAKS, broken, groups, session, tree
@@ -67,6 +67,27 @@ def test_a_reward_that_goes_flat_kills_groups() -> None:
     report = run(groups("mmmm"), reward=flat)
     assert report.killed == 4
     assert report.reading == "harms"
+
+
+PAYS_PARTS = """
+WEIGHTS = {"solved": 1.0, "said": 0.1}
+
+def reward(rollout):
+    solved = float(bool(rollout["outcome"]))
+    return {"solved": solved, "said": 1.0 if solved else float(rollout["sample_idx"] % 2)}
+"""
+
+
+def test_parts_that_tell_failed_attempts_apart_are_no_harm_to_groups_that_teach() -> None:
+    report = run(groups("mmff"), base={"filter": KEEP_LIVE}, filter=KEEP_LIVE, reward=PAYS_PARTS)
+    assert (report.revived, report.killed, report.reading) == (2, 0, "neutral")
+    assert report.after["alignment"] < report.before["alignment"]
+    assert report.after["alignment_of_mixed"] == report.before["alignment_of_mixed"] == 1.0
+
+
+def test_a_filter_that_drops_the_groups_that_teach_harms() -> None:
+    drops = "def keep(groups):\n    return [float(all(g['outcomes'])) for g in groups]\n"
+    assert run(groups("mmsf"), filter=drops).reading == "harms"
 
 
 def test_a_filter_that_drops_dead_groups_concentrates_the_weight() -> None:

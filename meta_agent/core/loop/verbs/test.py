@@ -13,7 +13,7 @@ from meta_agent.core.lab.static import static_check
 from meta_agent.core.loop.records import Collected, Tested, failure
 from meta_agent.core.loop.run import Run
 from meta_agent.core.protocols import JSON, Candidate, Factor, HarnessTree
-from meta_agent.core.replay.replay import ReplayReport, replay
+from meta_agent.core.replay import ReplayReport, replay
 from meta_agent.core.slices import listed
 
 REPLAYED: Final[frozenset[Factor]] = frozenset({"reward", "filter"})

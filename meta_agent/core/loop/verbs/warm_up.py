@@ -17,7 +17,7 @@ from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs.train_on import Checkpoint, on_search
 from meta_agent.core.protocols import JSON
 
-MOST_PASSES: Final = 4
+MOST_PASSES: Final = 6
 FIRST_SEED: Final = 50
 """First training seed of the passes. Searches, claims and legs never use it."""
 

@@ -3,7 +3,9 @@
 *Alignment* is the main number. In a group, of all pairs of a clean and an unclean rollout, it is
 the share that the reward orders rightly minus the share that it orders wrongly (Goodman and
 Kruskal's difference; a tie counts as neither). Groups are weighted as the filter weights them. A
-group without such a pair adds only its weight, so dropping it concentrates the signal.
+group without such a pair adds only its weight, so dropping it concentrates the signal. A change
+does harm by what happens in the groups that have such a pair: it orders them worse, or hears them
+less. That others come to life, as where a reward pays for parts, is no harm.
 
 Promises: the harness code of both sides runs in its sandbox, and receives lines as they are stored.
 While a sandbox scores a chunk, this side parses the next one. So two chunks are in memory at a
@@ -241,6 +243,8 @@ class _Side:
     violations: int = 0  # pairs in which the unclean rollout scores higher
     pairs: int = 0  # of a clean and an unclean rollout of a group
     weight: float = 0.0
+    mixed: int = 0  # groups with such a pair, and their weight
+    weight_mixed: float = 0.0
     aligned: float = 0.0
 
     def add(self, rewards: Sequence[float], clean: Sequence[bool], weight: float) -> bool:
@@ -256,6 +260,8 @@ class _Side:
         self.pairs += pairs
         self.weight += weight
         if pairs:
+            self.mixed += 1
+            self.weight_mixed += weight
             self.aligned += weight * (pairs - tied - 2 * wrong) / pairs
         return is_dead
 
@@ -264,6 +270,8 @@ class _Side:
             "dead_group_ratio": _share(self.dead, groups),
             "ordering_violations": _share(self.violations, self.pairs),
             "alignment": _share(self.aligned, self.weight),
+            "alignment_of_mixed": _share(self.aligned, self.weight_mixed),
+            "weight_of_mixed": _share(self.weight_mixed, self.mixed),
         }
 
 
@@ -301,12 +309,14 @@ class _Comparison:
             return "neutral", ("no group of two or more: a replay has nothing to compare",)
         aligned, wrong = "alignment", "ordering_violations"
         gain = after[aligned] - before[aligned]
+        mixed = ("alignment_of_mixed", "weight_of_mixed")
+        lost = max(before[name] - after[name] for name in mixed)
         reasons = (
             f"alignment with clean success {before[aligned]:.3f} -> {after[aligned]:.3f}",
             f"ordering violations {before[wrong]:.1%} -> {after[wrong]:.1%}",
             f"dead groups {self.before.dead} -> {self.after.dead} of {self.groups}",
         )
-        if gain <= -ALIGNMENT_MOVE or after[wrong] - before[wrong] >= VIOLATION_MOVE:
+        if lost >= ALIGNMENT_MOVE or after[wrong] - before[wrong] >= VIOLATION_MOVE:
             return "harms", reasons
         return ("improves" if gain >= ALIGNMENT_MOVE else "neutral"), reasons
 

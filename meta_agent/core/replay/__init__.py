@@ -1,1 +1,0 @@
-"""Replay: stored rollouts are scored again under another reward or filter."""
