@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from meta_agent.core.errors import CandidateError, IntegrityError
+from meta_agent.core.lab.replay import CHUNK_BYTES, ReplayReport, replay
 from meta_agent.core.protocols import Rollout
-from meta_agent.core.replay import CHUNK_BYTES, ReplayReport, replay
 from meta_agent.core.rollouts import RolloutStore
 
 from ._harness import KEEP_LIVE, PAYS_LEAKS, broken, groups, session, tree

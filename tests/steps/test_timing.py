@@ -23,7 +23,9 @@ def test_the_most_minutes_are_those_of_all_attempts_and_legs() -> None:
     measured = 2 * (plan.confirm + plan.search + plan.vault)
     assert low == pytest.approx((measured + 3 * 6) / 60)
     steps = min(plan.leg * plan.legs, 400 // 16)
-    assert high == pytest.approx((measured + 400 - steps * 16 + steps * 60 + MOST_PASSES * 3 * 6) / 60)
+    assert high == pytest.approx(
+        (measured + 400 - steps * 16 + steps * 60 + MOST_PASSES * 3 * 6) / 60
+    )
 
 
 def test_a_policy_that_is_not_trained_in_legs_is_refused() -> None:

@@ -9,11 +9,11 @@ from meta_agent.core.errors import CandidateError, ConfigError
 from meta_agent.core.gate import Finding
 from meta_agent.core.harness import CheckResult, parse_contract
 from meta_agent.core.lab.fair import fairly
+from meta_agent.core.lab.replay import ReplayReport, replay
 from meta_agent.core.lab.static import static_check
 from meta_agent.core.loop.records import Collected, Tested, failure
 from meta_agent.core.loop.run import Run
 from meta_agent.core.protocols import JSON, Candidate, Factor, HarnessTree
-from meta_agent.core.replay import ReplayReport, replay
 from meta_agent.core.slices import listed
 
 REPLAYED: Final[frozenset[Factor]] = frozenset({"reward", "filter"})
