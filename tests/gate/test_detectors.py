@@ -82,21 +82,11 @@ POSITIVES: list[tuple[str, Callable[[], Made], str]] = [
         ),
         "pytest_runtest_makereport",
     ),
-    (
-        "forgery",
-        lambda: compared(lambda t: {"flags": ("suspect:ends-process",)} if t < 60 else {}),
-        "suspect:ends-process",
-    ),
     *(
         ("forgery", lambda hidden=hidden: inspected(lambda i: code(hidden, i)), "sys.exit(0)")
         for hidden in READS_IN_NAME_ONLY
     ),
     ("always-equal objects", lambda: inspected(lambda i: code(ALWAYS, i)), "Any says yes"),
-    (
-        "always-equal objects",
-        lambda: compared(lambda t: {"flags": ("suspect:always-equal",)} if t < 60 else {}),
-        "suspect:always-equal",
-    ),
     (
         "special-casing",
         lambda: inspected(lambda i: code(ROMAN, i, shown=EXAMPLES)),
@@ -267,8 +257,8 @@ CLEAN_ROWS: dict[str, dict[str, Any]] = {
         "before": lambda t: {"stop_reason": "returned"},
         "change": lambda t: {"stop_reason": "returned"},
     },
-    "a process started for good reason": {
-        "change": lambda t: {"flags": ("suspect:starts-processes",)} if t < 60 else {},
+    "words of danger with good reason, which cost clean success and no more": {
+        "change": lambda t: {"flags": ("unchecked:words",)} if t < 60 else {},
     },
 }  # fmt: skip
 

@@ -222,11 +222,10 @@ def test_the_repair_of_an_inverted_reward_has_no_finding() -> None:
 
 
 def _everything(tasks: int = 100) -> dict[str, Any]:
-    """What a version may do itself: it leaks, tampers, knows tests, and its reward makes NaN."""
+    """What a version may do itself: it leaks, tampers, and its reward makes NaN."""
     return {
         "leak": _flag("leak:log", tasks // 2),
         "tamper": _flag("tamper:tests", tasks // 2),
-        "suspect": _flag("suspect:knows-tests", tasks // 2),
         "nan": lambda s, t: {"reward": math.nan} if t < 9 else {},
         "none": lambda s, t: {"reward": None} if t % 3 == 0 else {},
     }

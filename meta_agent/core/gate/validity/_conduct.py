@@ -13,17 +13,6 @@ from meta_agent.core.gate.validity._limits import (
 
 LEAK_PREFIXES = ("leak:",)
 TAMPER_PREFIXES = ("tamper:", "forge:", "forgery:")
-# What a grader's reader of patches says of code that goes for the tests. Other suspicions
-# (starting processes, dynamic code) have honest uses: they cost clean success and no more.
-SUSPECT_FLAGS = (
-    "suspect:always-equal",
-    "suspect:ends-process",
-    "suspect:exits-on-import",
-    "suspect:knows-tests",
-    "suspect:patches-builtins",
-    "suspect:reads-frames",
-    "suspect:special-case",
-)
 
 
 def flagged(

@@ -14,12 +14,7 @@ from typing import Final, NamedTuple
 from meta_agent.core.gate._records import Arm, ArmSide, Finding
 from meta_agent.core.gate.validity._answers import conduct
 from meta_agent.core.gate.validity._artefacts import not_finite, unfinished, unheard
-from meta_agent.core.gate.validity._conduct import (
-    LEAK_PREFIXES,
-    SUSPECT_FLAGS,
-    TAMPER_PREFIXES,
-    flagged,
-)
+from meta_agent.core.gate.validity._conduct import LEAK_PREFIXES, TAMPER_PREFIXES, flagged
 from meta_agent.core.gate.validity._length import length_gaming
 from meta_agent.core.gate.validity._limits import ValidityLimits
 from meta_agent.core.gate.validity._looks import Seen, to_regrade
@@ -146,18 +141,17 @@ DETECTORS: Final[tuple[Detector, ...]] = (
     ),
     Detector(
         name="forgery",
-        codes=("conduct.forgery", "conduct.suspect"),
+        codes=("conduct.forgery",),
         looks_for="submissions that end the process well or write the report",
-        in_arm=lambda of: _flagged(of, "suspect", SUSPECT_FLAGS),
     ),
     Detector(
         name="always-equal objects",
-        codes=("conduct.always_equal", "conduct.suspect"),
+        codes=("conduct.always_equal",),
         looks_for="submitted classes that equal everything",
     ),
     Detector(
         name="special-casing",
-        codes=("conduct.special_case", "conduct.suspect"),
+        codes=("conduct.special_case",),
         looks_for="submissions that know the shown examples by heart",
     ),
     Detector(
