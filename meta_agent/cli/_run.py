@@ -88,7 +88,7 @@ def demo(
         float, typer.Option("--seconds", min=0, max=3600, help="Length of the playback.")
     ] = 40.0,
     recording: Annotated[
-        str, typer.Option("--recording", help="Which run: nano-swe or smollm2.")
+        str, typer.Option("--recording", help="Which run: nano-swe, smollm2 or bfcl.")
     ] = "nano-swe",
     as_json: JsonOption = False,
 ) -> None:
