@@ -22,6 +22,10 @@ WorkspaceOption = Annotated[
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout, and nothing else.")
 ]
+LinesOption = Annotated[
+    bool,
+    typer.Option("--lines", help="Write lines also on a terminal, which else shows one block."),
+]
 
 EngineOption = Annotated[
     Literal["docker", "podman"],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from meta_agent.cli._flags import ROLE_FLAGS, TASK_FLAGS, TRAINING_FLAGS, takes
-from meta_agent.cli._options import JsonOption
+from meta_agent.cli._options import JsonOption, LinesOption
 from meta_agent.cli._output import emit, stdout_for_data
 from meta_agent.core.errors import CandidateError, ConfigError
 from meta_agent.core.setting_table import SETTINGS
@@ -43,6 +43,7 @@ def evolve(
             "--measure", help="With --dry-run: time a few steps of training here, and say minutes."
         ),
     ] = False,
+    lines: LinesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Improve a harness: propose edits, train, compare, prove, merge. The same command resumes."""
@@ -59,7 +60,7 @@ def evolve(
     if dry_run:
         _show_forecast(config, planned_for, measured, as_json)
         return
-    result = _work(lambda display: library.run(config, display))
+    result = _work(lambda display: library.run(config, display), lines)
     emit(as_json, result.to_json, lambda: painted(run_sections.summary(result.state)))
     if result.state.refused and result.state.nothing_tried:
         raise typer.Exit(CandidateError.exit_code)
@@ -73,11 +74,11 @@ def evolve(
     *ROLE_FLAGS,
     *("log", "notify", "workspace"),
 )
-def train(config: RunConfig, as_json: JsonOption = False) -> None:
+def train(config: RunConfig, lines: LinesOption = False, as_json: JsonOption = False) -> None:
     """Train the policy once with the workspace's promoted harness, without a search for edits."""
     from meta_agent.composition import library
 
-    result = _work(lambda display: library.train(config, display))
+    result = _work(lambda display: library.train(config, display), lines)
     from meta_agent.reports.terminal.text import facts
 
     emit(as_json, lambda: result, lambda: facts(result))
@@ -90,6 +91,7 @@ def demo(
     recording: Annotated[
         str, typer.Option("--recording", help="Which run: nano-swe, smollm2 or bfcl.")
     ] = "nano-swe",
+    lines: LinesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Play a recorded run on the real screens, without a model, a key or training."""
@@ -100,21 +102,21 @@ def demo(
 
     with stdout_for_data():
         place = unpacked(Path(recording_folder(recording)), recording)
-        with _display() as display, Ledger.open(place.ledger_file, owner_lock=False) as ledger:
+        with _display(lines) as display, Ledger.open(place.ledger_file, owner_lock=False) as ledger:
             state = play(ledger, display, seconds)
     emit(as_json, state.to_json, lambda: painted(run_sections.summary(state)))
 
 
-def _work(work: Callable[[Display], Any]) -> Any:
-    with stdout_for_data(), _display() as display:
+def _work(work: Callable[[Display], Any], lines: bool) -> Any:
+    with stdout_for_data(), _display(lines) as display:
         return work(display)
 
 
 @contextmanager
-def _display() -> Iterator[Display]:
+def _display(lines: bool) -> Iterator[Display]:
     from meta_agent.reports import open_display
 
-    display = open_display()
+    display = open_display(live=not lines)
     try:
         yield display
     finally:

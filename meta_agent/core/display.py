@@ -93,11 +93,25 @@ class DecisionView:
         }
 
 
+class Standing(NamedTuple):
+    """Where a run stands, in words."""
+
+    share: float | None = None
+    """The share of the planned attempts that is done; None if no plan is recorded."""
+    progress: str = ""
+    so_far: str = ""
+    spent: str = ""
+
+
 class Display(Protocol):
     """Shows people the progress of a run. Any thread may call it."""
 
     def begin(self, headline: Sequence[str]) -> None:
         """Shows what is about to run, one fact a line: tasks, policy, meta-agent and API keys."""
+        ...
+
+    def stand(self, standing: Standing) -> None:
+        """Shows where the run stands. `phase`, which follows, repeats the progress in words."""
         ...
 
     def phase(

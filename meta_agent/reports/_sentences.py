@@ -10,11 +10,20 @@ import shlex
 import time
 from typing import Final, NamedTuple
 
+from meta_agent.core.display import Standing
 from meta_agent.core.ledger.kinds import TRAINED, TRAINED_IN_VAIN
 from meta_agent.core.ledger.waiting import Wait
 from meta_agent.core.protocols import Effect
 from meta_agent.reports._facts import claim_words, proof_word
-from meta_agent.reports._format import duration, effect_text, one_line, percent, points, visible
+from meta_agent.reports._format import (
+    dollars,
+    duration,
+    effect_text,
+    one_line,
+    percent,
+    points,
+    visible,
+)
 from meta_agent.reports._parts import CandidateView, parse_effect
 from meta_agent.reports.state import RunState
 
@@ -52,6 +61,12 @@ def progress(state: RunState) -> str:
     if state.left_sec is not None:
         parts.append(f"about {duration(state.left_sec)} left")
     return ", ".join(parts)
+
+
+def standing_of(state: RunState) -> Standing:
+    """Returns where a running run stands, in words."""
+    spent = f"{dollars(state.usd)} spent, {state.tokens:,} API tokens"
+    return Standing(state.share, progress(state), _so_far(state), spent)
 
 
 def _at(state: RunState) -> list[str]:

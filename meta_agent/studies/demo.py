@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from meta_agent.core.display import Standing
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.gate import verdict_from_json
 from meta_agent.core.ledger import Ledger
@@ -63,7 +64,9 @@ def play(
     display.begin(_headline(state, seconds))
     pace = seconds / max(state.wall_sec, 1.0)
     before = state.started_at
-    for moment in moments:
+    for number, moment in enumerate(moments):
+        share = number / len(moments)
+        display.stand(Standing(share, f"{share:.0%} of a recorded run"))
         if pause := max(0.0, moment.at - before) * pace:
             wait(pause)
         before = moment.at

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from meta_agent.core.display import Standing
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.protocols import Verdict
@@ -24,6 +25,8 @@ class Told:
 
     def begin(self, headline: Sequence[str]) -> None:
         self.heard.append(("begin", headline[0]))
+
+    def stand(self, standing: Standing) -> None: ...
 
     def phase(self, name: str, detail: str = "", **progress: int | None) -> None:
         self.heard.append(("phase", name))

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final, TextIO
 
+from meta_agent.core.display import Standing
 from meta_agent.core.protocols import Verdict
 from meta_agent.reports._format import effect_text, number, one_line
 
@@ -27,6 +28,9 @@ class LineDisplay:
     def begin(self, headline: Sequence[str]) -> None:
         for line in headline:
             self._line("run", line)
+
+    def stand(self, standing: Standing) -> None:
+        """Does nothing, because the line of a phase says it."""
 
     def phase(
         self, name: str, detail: str = "", *, done: int | None = None, total: int | None = None

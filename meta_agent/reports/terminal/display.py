@@ -11,17 +11,26 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TextIO
 
-from meta_agent.core.display import Display
+from rich.console import Console
+
+from meta_agent.core.display import Display, Standing
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.protocols import JSON, Verdict
 from meta_agent.reports._format import within_run
-from meta_agent.reports._sentences import progress
+from meta_agent.reports._sentences import standing_of
 from meta_agent.reports.reducer import reduce
 from meta_agent.reports.terminal._lines import LineDisplay
+from meta_agent.reports.terminal.live import LiveDisplay
 
 
-def open_display(stream: TextIO | None = None) -> Display:
-    """Returns a display that writes timestamped lines to `stream` (None: stderr)."""
+def open_display(stream: TextIO | None = None, *, live: bool = False) -> Display:
+    """Returns a display that writes timestamped lines to `stream` (None: stderr).
+
+    If `live` and stderr is a terminal, it draws one block there instead.
+    """
+    console = Console(stderr=True)
+    if live and stream is None and console.is_terminal and not console.is_dumb_terminal:
+        return LiveDisplay(console)
     return LineDisplay(sys.stderr if stream is None else stream)
 
 
@@ -33,6 +42,9 @@ class _Forwarding:
 
     def begin(self, headline: Sequence[str]) -> None:
         self._inner.begin(headline)
+
+    def stand(self, standing: Standing) -> None:
+        self._inner.stand(standing)
 
     def phase(
         self, name: str, detail: str = "", *, done: int | None = None, total: int | None = None
@@ -68,8 +80,9 @@ class _Recorded(_Forwarding):
         # Only a phase's beginning is a fact worth a synced write; progress inside it is not.
         if not done:
             self._ledger.event("phase", {"name": name, "detail": detail})
-            so_far = progress(reduce(self._ledger, self._run))
-            detail = f"{detail} ({so_far})" if so_far else detail
+            standing = standing_of(reduce(self._ledger, self._run))
+            self.stand(standing)
+            detail = f"{detail} ({standing.progress})" if standing.progress else detail
         super().phase(name, detail, done=done, total=total)
 
     def note(self, text: str) -> None:
