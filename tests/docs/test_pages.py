@@ -85,7 +85,7 @@ def test_how_many_commands_are_only_read_is_said() -> None:
     why = Counter(need for _, needs in every for need in needs)
     read = ", ".join(f"{count} `{need}`" for need, count in sorted(why.items()))
     carried = sum(not needs for _, needs in every)
-    said = f"Of {len(every)} commands {carried} are carried out; the others are only read: {read}."
+    said = f"Of {len(every)} commands {carried} are run; the others are only read: {read}."
     assert said in " ".join((ROOT / "docs/README.md").read_text(encoding="utf-8").split()), said
 
 

@@ -24,7 +24,7 @@ from meta_agent.core.errors import (
     ProviderError,
 )
 from meta_agent.core.ledger import Ledger
-from meta_agent.core.ledger.kinds import Kind
+from meta_agent.core.ledger.kinds import StepKind
 from meta_agent.core.loop.records import Judged, SearchResult, Version
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs.promote import promote
@@ -52,7 +52,9 @@ class WatchedRun(Run):
 
     world: World
 
-    def once(self, name: str, kind: Kind, intent: Mapping[str, object], work: Callable[[], T]) -> T:
+    def once(
+        self, name: str, kind: StepKind, intent: Mapping[str, object], work: Callable[[], T]
+    ) -> T:
         key = name if name.startswith(f"{self.id}/") else f"{self.id}/{name}"
 
         def watched() -> T:

@@ -78,7 +78,7 @@ def test_good_drafts_come_back_in_order_as_commits_of_the_host(bench: Bench) -> 
     candidates = proposed(bench)
     assert [one.index for one in candidates] == [0, 2, 3]
     (row,) = refused(bench)
-    assert (row["index"], row["code"]) == (1, "looped")
+    assert (row["index"], row["code"]) == (1, "no_tool_calls")
     forged, hooked, hidden = (bench.repo.log(1, ref=one.commit)[0] for one in candidates)
     assert candidates[0].factor == "scaffold" and candidates[0].paths == (AGENT,)
     text = bench.repo.tree(candidates[0].commit).files[AGENT].decode()
@@ -149,7 +149,7 @@ BAD: dict[str, tuple[Sequence[Turn], str]] = {
                        "never_committed"),
     "repeats itself": ([shell("ls")] * 60, "looped"),
     "goes round in circles": ([shell("ls"), shell("pwd")] * 30, "looped"),
-    "only talks": (["I would change MAX_TURNS."] * 60, "looped"),
+    "only talks": (["I would change MAX_TURNS."] * 60, "no_tool_calls"),
     "empties its sandbox": ([shell("rm -rf .git swe")] + [FINISH] * 4, "git_failed"),
     "removes its clone": ([shell("cd .. && rm -rf repo")] + [FINISH] * 4, "git_failed"),
     "fills its clone": ([shell("for n in 1 2 3; do head -c 9000000 /dev/zero > swe/$n; done; "

@@ -46,9 +46,8 @@ def test_the_weights_come_in_the_hubs_layout_with_the_verdict(
     assert card.startswith("---\nlibrary_name: transformers\n")
     for words in (
         "**verdict**: proven: this harness, over training seeds: +56.5 points [+37.9, +75.2]",
-        "**before**: 6.4 % [4.6, 8.9], n 512",
-        "**after**: 79.5 % [75.8, 82.8], n 512",
-        "**claim**: this version: PROMOTE +73.6 points",
+        "**vault**: 6.4 % [4.6, 8.9] → 79.5 % [75.8, 82.8]",
+        "**claim**: +73.6 [+70.4, +76.9], proven",
         "cannot see gains below about 19.5 points",
         "vllm serve",
     ):

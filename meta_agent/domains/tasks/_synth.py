@@ -173,21 +173,8 @@ class _Planting:
         return sorted(planted, key=lambda f: hashlib.sha256(f"{seed}\0{f.key}".encode()).digest())
 
     def _measured(self, fault: Fault) -> Measured:
-        if refused := self._unbelieved(fault.path):
-            return refused
         measured: Measured = self.search.journal.once(fault.key, lambda: self._trial(fault))
         return measured
-
-    def _unbelieved(self, path: str) -> Measured:
-        """Returns a refusal if the grader would reject the fix, as for a file that reads tests."""
-
-        def verdict() -> str:
-            return self.search.bench.suite(self._package.tree, changed=(path,)).verdict
-
-        graded = self.search.journal.once(f"sound as a patch: {path}", verdict)
-        if graded == "complete":
-            return {}
-        return {"refused": f"the grader does not believe its fix: {graded}"}
 
     def _decide(self, fault: Fault, measured: Measured) -> bool:
         def draft() -> Draft:

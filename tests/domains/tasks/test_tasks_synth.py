@@ -19,28 +19,6 @@ from meta_agent.domains.tasks._measure import by_stability
 
 Benches = Callable[[Path], Bench]
 
-READING = """import linecache
-import sys
-
-
-def line_of_caller(above=1):
-    frame = sys._getframe(above)
-    if above > 0:
-        return linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-    return ""
-"""
-READ = """from purse.lines import line_of_caller
-
-
-def test_line():
-    said = line_of_caller()
-    assert "line_of_caller()" in said
-
-
-def test_nothing():
-    assert line_of_caller(0) == ""
-"""
-
 
 def quiet(line: str) -> None:
     del line
@@ -112,15 +90,6 @@ def test_a_moody_test_decides_nothing(purse: Path, tmp_path: Path, factory: Sand
     made = synthesize(bench_of(read_package(purse), factory), out, Plan(count=2), quiet)
     assert made.flaky == ("tests/test_moody.py::test_moody",)
     assert all("moody" not in row["FAIL_TO_PASS"] + row["PASS_TO_PASS"] for row in rows_of(out))
-
-
-def test_no_fault_is_planted_where_the_fix_would_look_like_a_cheat(
-    purse: Path, tmp_path: Path, factory: SandboxFactory
-) -> None:
-    written(purse, {"purse/lines.py": READING, "tests/test_lines.py": READ})
-    found = read_package(purse, sources=["purse/lines.py"])
-    with pytest.raises(ConfigError, match="the grader does not believe its fix: forged"):
-        synthesize(bench_of(found, factory), tmp_path / "o.jsonl", Plan(count=1), quiet)
 
 
 @pytest.mark.slow
