@@ -56,9 +56,9 @@ class LiveDisplay:
         self, name: str, detail: str = "", *, done: int | None = None, total: int | None = None
     ) -> None:
         with self._lock:
-            told = detail.removesuffix(f" ({self._standing.progress})")
+            shown_detail = detail.removesuffix(f" ({self._standing.progress})")
             count = f" {done} of {total}" if done is not None and total is not None else ""
-            self._phase, self._training = f"{name}  {told}{count}", ""
+            self._phase, self._training = f"{name}  {shown_detail}{count}", ""
 
     def note(self, text: str) -> None:
         self._add(text)
@@ -90,8 +90,8 @@ class LiveDisplay:
         rows: list[RenderableType] = [self._line(phase, "bold")]
         if standing.share is not None:
             rows.append(_bar(standing.share, self._line(standing.progress)))
-        said = (training, standing.so_far, standing.spent)
-        rows += [self._line(text) for text in said if text]
+        facts = (training, standing.so_far, standing.spent)
+        rows += [self._line(text) for text in facts if text]
         return Group(*rows, *(self._line(event, "dim") for event in events))
 
     @staticmethod
