@@ -93,6 +93,13 @@ def test_without_a_solved_attempt_training_tasks_with_their_reply_become_example
     assert "worked-example" not in ideas(tree(), ())
 
 
+@pytest.mark.parametrize(("failing", "is_worth_it"), [(0.0, False), (0.03, False), (0.3, True)])
+def test_nothing_is_shown_where_hardly_any_attempt_fails(failing: float, is_worth_it: bool) -> None:
+    proposed = ideas(tree(), [attempt(n) for n in range(4)], score__clean_success=1 - failing)
+    for rule in ("worked-example", "worked-examples", "say-form"):
+        assert (rule in proposed) == is_worth_it
+
+
 def test_failed_flagged_and_tool_using_attempts_are_no_examples() -> None:
     rows = [attempt(0, solved=False), attempt(1, flags=["leak:log"])]
     rows[0].messages[-1]["tool_calls"] = [{"id": "1"}]

@@ -23,6 +23,8 @@ _EXAMPLE_CHARS: Final = 4_000  # of all worked examples together
 _EXAMPLES: Final = "EXAMPLES"
 _FORM_CHARS: Final = 300
 _FORM: Final = "The whole reply has the form of this answer to another task: {answer}"
+WORTH: Final = 0.05
+"""The share of failed attempts from which showing how others were solved is worth an idea."""
 _FENCE: Final = re.compile(r"```[^\n`]*\n(.*?)```", re.DOTALL)
 
 # --- prompts ------------------------------------------------------------------------------------
@@ -41,10 +43,12 @@ def worked_examples(case: Case) -> Diagnosis | None:
 
 
 def _with_examples(case: Case, number: int) -> Diagnosis | None:
+    if case.failing < WORTH:
+        return None
     examples = list(islice(_examples(case.attempts), number))
     because = "these were solved cleanly"
     if len(examples) < number:
-        solutions = case.situation.solutions() if case.failing else ()
+        solutions = case.situation.solutions()
         short = (pair for pair in solutions if sum(map(len, pair)) <= _EXAMPLE_CHARS // number)
         examples = [_turns(*pair) for pair in islice(short, number)]
         because = "the replies of training tasks are known"
@@ -69,12 +73,12 @@ def _with_examples(case: Case, number: int) -> Diagnosis | None:
 
 @rule("say-form", "scaffold")
 def say_form(case: Case) -> Diagnosis | None:
-    """Suggests that the system prompt quotes an accepted answer if attempts fail.
+    """Suggests that the system prompt quotes an accepted answer if enough attempts fail.
 
     It costs fewer tokens than a worked example, which shows the task as well.
     """
-    answer = next(_short_answers(case), None)
-    edits = _with_sentence(case, _FORM.format(answer=answer)) if answer and case.failing else {}
+    answer = next(_short_answers(case), None) if case.failing >= WORTH else None
+    edits = _with_sentence(case, _FORM.format(answer=answer)) if answer else {}
     if not edits:
         return None
     return Diagnosis(
@@ -92,7 +96,7 @@ def say_form(case: Case) -> Diagnosis | None:
 def _short_answers(case: Case) -> Iterator[str]:
     """Yields accepted answers of one line to training tasks: those of attempts, then references."""
     of_attempts = (turns[1]["content"] for turns in _examples(case.attempts))
-    references = (answer for _, answer in (case.situation.solutions() if case.failing else ()))
+    references = (answer for _, answer in case.situation.solutions())
     for answer in chain(of_attempts, references):
         if 0 < len(answer) <= _FORM_CHARS and len(answer.splitlines()) == 1:
             yield answer
