@@ -140,7 +140,9 @@ def test_an_agent_in_any_form_acts_and_is_graded(tmp_path: Path, form: str) -> N
         )
         systems = {str(call.messages[0]["content"]) for call in url.calls}
     assert result.exit_reason == "done" and systems == {"by hand", FIRST_QUESTION}
-    assert result.before is not None and 0.5 < result.before < 1.0
+    first = result.state.first
+    assert first is not None and first.clean_success is not None
+    assert 0 < first.clean_success < 1
 
 
 MISSPELT = {

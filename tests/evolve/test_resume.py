@@ -82,6 +82,6 @@ def test_a_killed_training_of_a_real_model_goes_on_from_its_last_seal(
             time.sleep(0.05)
         begun.kill()
     went_on = cli(*argv)
-    assert "training goes on after step" in went_on.stderr
+    assert "training continues after step" in went_on.stderr
     assert not seals[0].parent.exists()
     assert json.loads(went_on.stdout)["steps"] == 2

@@ -14,7 +14,13 @@ import pytest
 
 from meta_agent.composition.preflight import preflight, require_supported
 from meta_agent.core.config import RunConfig
-from meta_agent.core.errors import ConfigError, Interrupted, MetaAgentError, ProviderError
+from meta_agent.core.errors import (
+    CandidateError,
+    ConfigError,
+    Interrupted,
+    MetaAgentError,
+    ProviderError,
+)
 from meta_agent.core.loop.verbs.propose import propose, revise
 from meta_agent.proposers import CodingAgent, agent_cli
 from meta_agent.proposers.agent_cli import SessionLimits, _variables, withheld
@@ -262,5 +268,5 @@ def test_a_killed_run_asks_for_no_session_twice(tmp_path: Path) -> None:
     before = [(path.stat().st_mtime_ns, json.loads(path.read_bytes())) for path in records]
     assert [row["ending"] for _, row in before] == ["by itself", "by itself"]
     ran = subprocess.run(argv, cwd=tmp_path, capture_output=True, check=False)
-    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert ran.returncode == CandidateError.exit_code, ran.stderr[-2000:]
     assert [(path.stat().st_mtime_ns, json.loads(path.read_bytes())) for path in records] == before

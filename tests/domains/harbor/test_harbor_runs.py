@@ -83,14 +83,14 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_a_hostile_reward_is_no_grade(tmp_path: Path, case: str) -> None:
+def test_a_reward_that_an_attempt_spoils_is_zero(tmp_path: Path, case: str) -> None:
     write_ten(tmp_path)
     domain = opened(tmp_path / "hostile-output")
     with attempt(domain, "hostile-output") as environment:
         hook = f"#!/bin/sh\nrm -rf /logs/verifier/*\n{HOSTILE[case]}\n"
         did(environment, f"cat > /app/hook <<'E'\n{hook}E\nchmod +x /app/hook")
-        with pytest.raises(VerifierError):
-            environment.grade()
+        outcome = environment.grade()
+    assert outcome.success is False and not outcome.detail.get("score")
 
 
 def test_an_attempt_that_removes_its_working_directory_earns_nothing(tmp_path: Path) -> None:
