@@ -168,7 +168,7 @@ def test_no_function_stands_in_two_splits(tmp_path: Path) -> None:
             splits.setdefault(function["name"], set()).add(row["split"])
     assert all(len(places) == 1 for places in splits.values())
     sizes = [sum(row["split"] == split for row in rows) for split in ("train", "search", "vault")]
-    assert sizes == [60, 13, 31]
+    assert sizes == [75, 11, 26]
     assert rows == list(rows_of(wheel, ["simple_python", "multiple"]))
 
 
