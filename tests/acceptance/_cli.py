@@ -30,6 +30,9 @@ PRICES = {
 """USD per million tokens in and out, stated by the owner of the servers."""
 TIMEOUT_SEC = 1500.0
 
+NOTHING_TRIED = 1
+"""Exit status of a run that ended and in which no proposal could be tried."""
+
 
 class Cli:
     """One workspace, run by whatever installation runs the tests."""
@@ -67,9 +70,9 @@ class Cli:
             file.writelines(rows)
 
     def evolve(self, *argv: str, ok: tuple[int, ...] = (0,)) -> Any:
-        """The run's JSON; None where it ended otherwise than well."""
+        """The run's JSON; None where it did not come to its end."""
         ran = self("evolve", *self._where(), *argv, "--json", ok=ok)
-        return json.loads(ran.stdout) if ran.returncode == 0 else None
+        return json.loads(ran.stdout) if ran.returncode in (0, NOTHING_TRIED) else None
 
     def killed(self, *argv: str, when: Callable[[], bool]) -> None:
         """Starts `evolve` and ends it with SIGKILL once `when()` holds."""

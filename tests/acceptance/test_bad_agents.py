@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.acceptance._canary import leaks
-from tests.acceptance._cli import CANARIES, Cli, behind
+from tests.acceptance._cli import CANARIES, NOTHING_TRIED, Cli, behind
 from tests.acceptance._tasks import few
 from tests.acceptance.brains import Fix, Misbehaving, Solver
 from tests.acceptance.brains.misbehaving import DEEDS
@@ -32,7 +32,7 @@ REASONS = {
     "never-commits": "never_committed",
     "loops": "looped",
     "reads-keys": "looped",  # there is none to read: it asks again and again
-    "asks-for-keys": "looped",
+    "asks-for-keys": "no_tool_calls",
     "burns": "token_limit",
 }
 TEAM = ("analyst", "proposer", "reviewer", "librarian")
@@ -63,6 +63,7 @@ def ran(tasks: Path, fixes: list[Fix], make_cli: Callable[..., Cli]) -> Iterator
             *behind({"policy": policy, **dict.fromkeys(TEAM, team)}),
             *("--samples", "1", "--sandbox", "docker"),
             *("--max-usd", str(CAP_USD), "--max-tokens", f"proposer={CAP_TOKENS}"),
+            ok=(NOTHING_TRIED,),
         )
     yield Ran(cli, result, _git(cli, "rev-parse", "main"))
 
