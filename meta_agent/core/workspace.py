@@ -314,7 +314,7 @@ def _same(workspace: Workspace, *, domain: str, harness: str) -> Workspace:
     if workspace.domain != domain:
         raise ConfigError(
             f"the workspace {workspace.root} is for the domain {workspace.domain}, not {domain}",
-            hint=f"meta-agent evolve --domain {domain} --workspace ./{domain}-workspace",
+            hint=f"add --workspace ./{domain}-workspace, which begins another",
         )
     # An agent that is not built in may have come from another path, so only its files count.
     if workspace.harness != harness and not {workspace.harness, harness}.isdisjoint(
