@@ -10,7 +10,8 @@ an edit is decided by what costs least. A reward or a filter is replayed on the 
 A scaffold runs a short race at the present weights. A curriculum or a recipe acts only through
 training, so one of them at a time is tried by the next leg. What is accepted is a commit and acts
 from the next leg on. A leg that did harm (`leg`) is taken back with the edits that came with it.
-The training ends if no budget is left for a leg, or if a leg that taught nothing brings no edit.
+The training ends if no budget is left for a leg, if every search task is solved cleanly, or if a
+leg that taught nothing brings no edit.
 
 The version with the most clean success on search tasks is claimed, once, on the confirm split. Of
 two with equal success it is the one with fewer edits.
@@ -105,6 +106,9 @@ class _Training:
     def in_legs(self) -> Point:
         """Trains until no attempts or no ideas are left. Returns the best point on search tasks."""
         for number in range(self._run.plan.legs):
+            if self._best.weights.evaluation.clean == self._best.weights.evaluation.planned:
+                self._run.note("no leg could do better: every search task is solved cleanly")
+                break
             if self._spare(f"leg/{number}") < 0:
                 break
             tried = self._tried

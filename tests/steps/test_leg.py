@@ -32,7 +32,7 @@ def leg(**last: Any) -> list[dict[str, Any]]:
         ({}, (9, 1), "clean success fell"),
         ({"loss": None}, (0, 5), "loss of a step"),
         ({"entropy": 0.1}, (0, 0), "entropy is gone"),
-        ({"entropy": 5.0}, (0, 0), "entropy is gone"),
+        ({"entropy": 5.0}, (0, 0), "entropy runs away"),
         ({"entropy": 0.1}, (1, 4), ""),
         ({"completion_tokens_mean": 90.0}, (0, 0), "lengths run away"),
         ({"dead_group_ratio": 1.0}, (0, 0), "all groups are dead"),
@@ -45,6 +45,11 @@ def leg(**last: Any) -> list[dict[str, Any]]:
 def test_the_sign_of_harm(last: dict[str, Any], moved: tuple[int, int], harm: str) -> None:
     told = harm_of(leg(**last), [], moved)
     assert told.startswith(harm) and bool(told) == bool(harm)
+
+
+def test_a_policy_that_is_sure_may_waver_a_little() -> None:
+    sure = [{**USUAL, "entropy": 0.001}]
+    assert harm_of(leg(entropy=0.02), sure, (0, 0)) == ""
 
 
 def test_the_steps_of_earlier_legs_are_what_is_usual() -> None:

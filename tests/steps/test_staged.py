@@ -263,6 +263,12 @@ def edits_after_the_race(
     return asked
 
 
+def test_no_leg_is_trained_where_every_search_task_is_solved(staged: Bench) -> None:
+    staged.lab.script = lambda tree: 1.0
+    carried_out(staged)
+    assert "leg" not in kinds(staged)
+
+
 @pytest.mark.parametrize(
     ("strategy", "goes_on"), [("imitate", False), ("imitate-then-train", True)]
 )

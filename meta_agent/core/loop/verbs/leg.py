@@ -4,7 +4,8 @@ A leg that did harm is taken back: the weights before it stay. It did harm if cl
 same search tasks clearly fell, or if it did not rise and the steps of the leg show why:
 
     a number is not finite      the gradient or the loss of a step
-    entropy is gone             below a quarter of the lowest before, or four times the highest
+    entropy is gone             below a quarter of the lowest before
+    entropy runs away           over four times the highest before, and over one nat a token
     lengths run away            replies are over four times as long as the longest before
     all groups are dead         no group of the last step has different rewards, and groups had
     the reward rose             on average, while clean success fell
@@ -18,7 +19,7 @@ Promises: the same measurements give the same answer, so a resumed run takes bac
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Final, NamedTuple
 
@@ -32,6 +33,8 @@ from meta_agent.core.protocols import JSON, HarnessTree
 FIRST_SEED: Final = 1000
 """First training seed of the legs. Searches, claims and warm-ups never use it."""
 FACTOR: Final = 4.0
+FLAT: Final = 1.0
+"""Nats of entropy a token below which no policy is called random."""
 CLEARLY: Final = 0.1
 """Clean success fell clearly if chance would give such losses and gains less often."""
 PROBABLY: Final = 0.2
@@ -109,18 +112,17 @@ def harm_of(leg: Sequence[Row], before: Sequence[Row], moved: tuple[int, int]) -
 
 
 _FINITE: Final = ("grad_norm", "loss")
+_SIGNS: Final[Sequence[tuple[str, str, Callable[[float, Sequence[float]], bool]]]] = (
+    ("entropy", "entropy is gone", lambda now, past: now < min(past) / FACTOR),
+    ("entropy", "entropy runs away", lambda now, past: now > max(FLAT, FACTOR * max(past))),
+    ("completion_tokens_mean", "lengths run away", lambda now, past: now > max(past) * FACTOR > 0),
+)
 
 
 def _sign(last: Sequence[Row], usual: Sequence[Row]) -> str:
-    for name, words, both in (
-        ("entropy", "entropy is gone", True),
-        ("completion_tokens_mean", "lengths run away", False),
-    ):
+    for name, words, is_over in _SIGNS:
         past, now = _values(usual, name), _values(last, name)
-        if not past or not now:
-            continue
-        low, high = min(past) / FACTOR if both else 0.0, max(past) * FACTOR
-        if not low <= now[-1] <= high and high > 0:
+        if past and now and is_over(now[-1], past):
             return f"{words}: {name} is {now[-1]:.3g}, and was {min(past):.3g} to {max(past):.3g}"
     dead = "dead_group_ratio"
     if min(_values(usual, dead), default=1.0) < 1 <= min(_values(last, dead), default=0.0):
