@@ -26,7 +26,7 @@ _MOST_FILES: Final = 1000  # Python files beside a named one
 
 
 def programs(config: RunConfig, *, recorded: bool = False) -> dict[str, str]:
-    """Returns settings that make code run and that stand in the workspace's settings file.
+    """Returns settings that make code run and that the workspace's settings file gives.
 
     Settings that a run of the workspace `recorded` count whatever they came from.
     """

@@ -4,7 +4,7 @@
 |----------------------|-------------------------------------------------------------------------|
 | `full`               | bundles ideas, leaves each out once, makes one claim, trains to the end |
 | `staged`             | races edits with frozen weights, trains in legs, edits between legs     |
-| `no-diagnostics`     | does the same with a proposer that sees scores alone                    |
+| `no-diagnostics`     | searches as `full` does, with a proposer that sees scores alone         |
 | `static`             | proposes nothing and spends the budget on one training of the start     |
 | `imitate`            | lets the start imitate references of training tasks, and nothing else   |
 | `imitate-then-train` | spends what that leaves of the budget on one training                   |

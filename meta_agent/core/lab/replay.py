@@ -19,12 +19,12 @@ policy trained on it will do. So its result ranks and explains; it never promote
 from __future__ import annotations
 
 import json
-import math
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
+from statistics import pstdev
 from typing import Final, Literal, NamedTuple, Protocol
 
 from meta_agent.core.errors import IntegrityError
@@ -34,6 +34,7 @@ from meta_agent.core.rollouts.record import to_line
 CHUNK_BYTES: Final = 512 * 1024
 OPEN_GROUPS: Final = 512
 GROUPS_PER_STEP: Final = 16
+"""A filter receives so many groups at once, as in training."""
 DEAD_STD: Final = 1e-3
 ALIGNMENT_MOVE: Final = 0.02
 VIOLATION_MOVE: Final = 0.01
@@ -88,7 +89,6 @@ def replay(
     rollouts: Iterable[Rollout | bytes],
     *,
     stored_commit: str | None = None,
-    groups_per_step: int = GROUPS_PER_STEP,
 ) -> ReplayReport:
     """Scores rollouts (or stored lines) under two harnesses and returns the comparison.
 
@@ -98,7 +98,6 @@ def replay(
         rollouts: records, or their stored lines of JSON.
         stored_commit: the base's harness commit. Records made under it already carry the base's
             rewards, which are used as they are: the base's code then runs for its filter only.
-        groups_per_step: how many groups a filter receives at once, as in training.
 
     Raises:
         CandidateError: the candidate's reward or filter broke its contract.
@@ -107,7 +106,7 @@ def replay(
     comparison = _Comparison()
     scored = _scored(comparison, base_session, candidate_session, rollouts, stored_commit)
     groups = (group for group in _grouped(scored) if len(group.before) >= 2)
-    while batch := list(islice(groups, groups_per_step)):
+    while batch := list(islice(groups, GROUPS_PER_STEP)):
         before = base_session.begin_keep([group.view(group.before) for group in batch])
         after = candidate_session.begin_keep([group.view(group.after) for group in batch])
         for group, old, new in zip(batch, before(), after(), strict=True):
@@ -254,7 +253,7 @@ class _Side:
         wrong = sum(bisect_left(good, r) for r in bad)
         tied = sum(bisect_right(good, r) for r in bad) - wrong
         pairs = len(good) * len(bad)
-        is_dead = _std(rewards) < DEAD_STD
+        is_dead = pstdev(rewards) < DEAD_STD
         self.dead += is_dead
         self.violations += wrong
         self.pairs += pairs
@@ -319,11 +318,6 @@ class _Comparison:
         if lost >= ALIGNMENT_MOVE or after[wrong] - before[wrong] >= VIOLATION_MOVE:
             return "harms", reasons
         return ("improves" if gain >= ALIGNMENT_MOVE else "neutral"), reasons
-
-
-def _std(values: Sequence[float]) -> float:
-    mean = sum(values) / len(values)
-    return math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
 
 
 def _share(part: float, whole: float) -> float:
