@@ -77,7 +77,6 @@ def downloaded(package: str, version: str, place: Path, *, instead: str) -> Path
     Raises PreflightError without package index; `instead` is what to run with a wheel.
     """
     from meta_agent.core import processes
-    from meta_agent.core.errors import PreflightError
 
     requirement = f"{package}=={version}"
     options = ("--quiet", "--no-deps", "--only-binary", ":all:", "--dest", str(place))
