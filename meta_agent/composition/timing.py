@@ -2,7 +2,7 @@
 
 The steps are made in a workspace of their own, which is removed. They are attempts at training
 tasks, one step of GRPO, and one step that imitates references. A run makes at most its budget of
-attempts, at most `MOST_PASSES` over the references, and the attempts at vault tasks of two versions.
+attempts, `MOST_PASSES` over the references, and the attempts at vault tasks of two versions.
 
 Not covered: runs of a policy behind a server, whose waits are its own; conversations that grow
 longer when the harness changes.
