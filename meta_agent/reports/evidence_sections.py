@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from meta_agent.readers.evidence import meaning_of
+from meta_agent.readers.evidence import metric_of
 from meta_agent.reports._format import number, value_text
 from meta_agent.reports._parts import EvidenceView
 from meta_agent.reports.sections import Block, Fold, Folds, Message, Section, Table, Words
@@ -81,7 +81,7 @@ def metrics_table(
         for name, value in metrics.items():
             metric = f"{layer}.{name}"
             basis = f" (of {over[metric]})" if over and metric in over else ""
-            rows.append((layer, name, number(value), Words(meaning_of(metric).what + basis, "dim")))
+            rows.append((layer, name, number(value), Words(metric_of(metric).says + basis, "dim")))
     return Table(("layer", "metric", "value", "what it is"), rows, whole=(2,))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from meta_agent.core.evidence import Alert
-from meta_agent.readers.evidence import meaning_of
+from meta_agent.readers.evidence import metric_of
 from meta_agent.readers.foreign import ForeignReport
 from meta_agent.reports.evidence_sections import metrics_table
 from meta_agent.reports.sections import (
@@ -110,8 +110,8 @@ def _shares(report: ForeignReport) -> Iterator[Interval]:
 
 
 def _alert(report: ForeignReport, alert: Alert, arguments: str) -> Fold:
-    meaning = meaning_of(alert.metric)
-    rows: list[tuple[str, Cell]] = [("what it is", meaning.what)]
+    meaning = metric_of(alert.metric)
+    rows: list[tuple[str, Cell]] = [("what it is", meaning.says)]
     if meaning.then:
         command = meaning.command.replace("{asked}", arguments)
         rows.append(("next", Words(meaning.then, command=command)))

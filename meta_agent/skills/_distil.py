@@ -17,7 +17,7 @@ from importlib.resources import files
 
 from meta_agent.core.protocols import JSON, Candidate, Effect, Verdict, VerdictKind
 from meta_agent.core.skills import SkillDraft, SkillKind
-from meta_agent.readers.evidence import meaning_of
+from meta_agent.readers.evidence import metric_of
 from meta_agent.skills._apply import lines_of
 from meta_agent.skills._validate import MAX_DESCRIPTION, redact
 from meta_agent.skills._watched import check_script, triggers_of
@@ -183,15 +183,15 @@ def _lesson(
 
 def _general(metric: str, kind: SkillKind) -> str:
     """Returns what the metric hints at and what to do about it; empty for an unknown metric."""
-    meant = meaning_of(metric)
-    sign = f"The sign: {meant.what} " if meant.what else ""
+    meant = metric_of(metric)
+    sign = f"The sign: {meant.says} " if meant.says else ""
     return sign + (f"{meant.then} " if meant.then and kind == "positive" else "")
 
 
 def _explained(line: str) -> str:
     """Returns a line of evidence. If it names a metric, the metric's meaning follows."""
     match = re.fullmatch(r"([a-z_]+(?:\.\w+)+) is \S+", line.strip())
-    what = meaning_of(match[1]).what if match else ""
+    what = metric_of(match[1]).says if match else ""
     return f"{line}: {what[0].lower()}{what[1:]}" if what else line
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import NoneType
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from meta_agent.core.parsing.syntax import literal_value, parse_python
 from meta_agent.core.protocols import JSON, Hypothesis
-from meta_agent.readers.evidence import THRESHOLDS, Threshold, rests_on
+from meta_agent.readers.evidence import metric_of
 from meta_agent.readers.foreign import MINIMUM
 from meta_agent.skills.looking import beyond
 
@@ -74,7 +74,7 @@ def watched(metric: str, side: str, limit: float | None) -> dict[str, Any]:
 
     `side` is above or below: where a value beyond the limit means that the skill applies.
     """
-    needs = [] if metric.startswith(_ONLY_OURS) else list(rests_on(metric))
+    needs = [] if metric.startswith(_ONLY_OURS) else list(metric_of(metric).needs)
     least = MINIMUM // 2 if metric.startswith("signal.") else MINIMUM
     silent = bool(needs) and metric.startswith(_SILENT)
     return {
@@ -96,18 +96,14 @@ def triggers_of(hypothesis: Hypothesis, evidence: Mapping[str, JSON]) -> list[di
     values = {metric: value} if value is not None else {}
     for match in _NAMED.finditer("\n".join(hypothesis.evidence)):
         values[match["name"]] = float(match["value"])
-    rows = [watched(name, t.side, t.warn) for name in values for t in _thresholds(name)]
+    cited = ((name, metric_of(name)) for name in values)
+    rows = [watched(name, m.side, m.limit) for name, m in cited if m.limit is not None]
     side = "above" if hypothesis.direction == "down" else "below"
-    limit = next(
-        (threshold.warn for threshold in _thresholds(metric) if threshold.side == side), value
-    )
+    aimed_at = metric_of(metric)
+    limit = aimed_at.limit if aimed_at.limit is not None and aimed_at.side == side else value
     return [row for row in rows if beyond(values[row["metric"]], row)] or [
         watched(metric, side, limit)
     ]
-
-
-def _thresholds(name: str) -> Iterator[Threshold]:
-    return (threshold for threshold in THRESHOLDS if re.fullmatch(threshold.pattern, name))
 
 
 def _value_of(metric: str, evidence: Mapping[str, JSON]) -> float | None:

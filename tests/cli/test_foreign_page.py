@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from meta_agent.cli._output import Pulse
-from meta_agent.readers.evidence import MEANINGS, THRESHOLDS, meaning_of
-from meta_agent.readers.evidence._rules import RULES
+from meta_agent.readers.evidence import metric_of
+from meta_agent.readers.evidence._metrics import ROWS as TABLE
 
 HOSTILE = "<script>alert(1)</script>\x1b[2J\u202e<b>five</b>"
 ROWS = [
@@ -57,28 +57,31 @@ def test_a_page_explains_its_numbers_and_shows_the_attempts_behind_a_warning(
     layers = {**document["evidence"]["layers"], "shape": document["shape"]}
     shown = {"signal", "behaviour", "shape"}
     for name in (f"{at}.{name}" for at in shown for name in layers[at]):
-        assert meaning_of(name).what and meaning_of(name).what in told, name
+        assert metric_of(name).says and metric_of(name).says in told, name
     assert layers["score"]["success"] == 0.125
     behind = document["behind"]["signal.dead_group_ratio"]
     assert [one["place"] for one in behind] == [f"rows.jsonl:{n}" for n in (1, 2, 3)]
     for one in behind:
         assert one["name"] in told and one["place"] in told
         assert one["name"] in text and "user: What is" in one["lines"][0]
-    dead = meaning_of("signal.dead_group_ratio")
+    dead = metric_of("signal.dead_group_ratio")
     for screen in (told, " ".join(text.split())):
-        assert dead.what in screen and dead.then in screen and dead.command in screen
+        assert dead.says in screen and dead.then in screen and dead.command in screen
     assert meta_agent(*ASKED, "--html", "nowhere/page.html", cwd=rows.parent).returncode == 2
 
 
-@pytest.mark.parametrize("name", [f"rule.{rule[0]}" for rule in RULES if rule[0] in (
-    "low_signal", "edit_failure", "leak")] + [row.pattern for row in THRESHOLDS])  # fmt: skip
-def test_what_can_warn_about_rollouts_has_a_meaning(name: str) -> None:
-    for one in re.sub(r"[\\]", "", name).replace("(altered|dropped|stale)", "stale").split("|"):
-        assert meaning_of(one.replace(".*", ".x")).what, one
+RULES = ("rule.low_signal", "rule.edit_failure", "rule.leak")
+
+
+@pytest.mark.parametrize(
+    "pattern", [*RULES, *(name for name, row in TABLE.items() if "alert" in row)]
+)
+def test_what_can_warn_about_rollouts_has_a_meaning(pattern: str) -> None:
+    assert metric_of(pattern.replace(r"\.", ".").replace(".*", ".x")).says
 
 
 def test_commands_of_next_steps_are_commands(meta_agent: Any, tmp_path: Path) -> None:
-    commands = {row.command for row in MEANINGS if row.command}
+    commands = {metric_of(name).command for name in TABLE} - {""}
     assert len(commands) > 3
     for command in commands:
         words = shlex.split(command.replace("{asked}", "--rollouts F"))

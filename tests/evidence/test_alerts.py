@@ -6,7 +6,7 @@ import pytest
 
 from meta_agent.core.evidence import Evidence
 from meta_agent.readers.evidence import build_evidence
-from meta_agent.readers.evidence._metrics import threshold_alerts
+from meta_agent.readers.evidence._metrics import limit_alerts
 from meta_agent.readers.evidence._rules import rule_alerts
 
 from ._rollouts import rollout
@@ -27,12 +27,12 @@ from ._rollouts import rollout
     ],
 )
 def test_thresholds(metric: str, value: float, level: str | None) -> None:
-    alerts = threshold_alerts({metric: value})
+    alerts = limit_alerts({metric: value})
     assert [alert.level for alert in alerts] == ([level] if level else [])
 
 
 def test_an_alert_says_value_limit_layer_and_whose_number_it_is() -> None:
-    (alert,) = threshold_alerts({"signal.dead_group_ratio": 0.6})
+    (alert,) = limit_alerts({"signal.dead_group_ratio": 0.6})
     assert (alert.layer, alert.threshold, alert.source) == ("signal", 0.5, "EvoTrainer")
     assert "0.6" in alert.message
 

@@ -5,13 +5,7 @@ reports a change of the score that no other metric explains. `render_text` retur
 report.
 """
 
-from meta_agent.readers.evidence._metrics import (
-    MEANINGS,
-    THRESHOLDS,
-    Threshold,
-    meaning_of,
-    rests_on,
-)
+from meta_agent.readers.evidence._metrics import Metric, metric_of
 from meta_agent.readers.evidence._roles import ROLE_WORDS, passed_tests, role_of
 from meta_agent.readers.evidence.build import build_evidence
 from meta_agent.readers.evidence.conversation import Exchange, exchanges, fates
@@ -22,23 +16,20 @@ from meta_agent.readers.evidence.probe import probe
 from meta_agent.readers.evidence.reference import reference_of
 
 __all__ = [
-    "MEANINGS",
     "ROLE_WORDS",
-    "THRESHOLDS",
     "Exchange",
-    "Threshold",
+    "Metric",
     "build_evidence",
     "exchanges",
     "exemplars",
     "failure_mode",
     "fates",
     "gap",
-    "meaning_of",
+    "metric_of",
     "passed_tests",
     "probe",
     "reference_of",
     "render_text",
-    "rests_on",
     "role_of",
     "summarize",
 ]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from meta_agent.core.evidence import Alert, Comparability, Evidence
 from meta_agent.core.protocols import JSON, Rollout
-from meta_agent.readers.evidence._metrics import threshold_alerts
+from meta_agent.readers.evidence._metrics import limit_alerts
 from meta_agent.readers.evidence._rules import rule_alerts
 from meta_agent.readers.evidence.conversation import Conversation
 from meta_agent.readers.evidence.layers._behaviour import BehaviourLayer
@@ -171,7 +171,7 @@ def _alerted(evidence: Evidence, baseline: Evidence | None) -> Evidence:
     """
     reference = reference_of(evidence.domain, trained=evidence.trained)
     beyond = reference.beyond(evidence.metrics())
-    alerts = threshold_alerts(beyond)
+    alerts = limit_alerts(beyond)
     alerted = {alert.metric for alert in alerts}
     for name, value in beyond.items() if reference.is_measured else ():
         if name.startswith("conversation.") and name not in alerted:

@@ -2,21 +2,7 @@
 
 Per model call there are four texts: what the policy saw, what it wrote, what the environment was
 asked for it and answered. A scaffold stands between each two of them, and whatever it forgets,
-rewrites or makes up shows as a disagreement. Shares, of what the name says:
-
-    forgotten          of earlier messages that a call no longer shows (mean over calls)
-    reply_changed      of calls that do not show the reply before them as it was written
-    reply_silent       of replies that asked the environment for nothing
-    reply_lost         of replies that asked for nothing, though the same words do elsewhere
-    argument_changed   of arguments that do not occur in the reply
-    argument_moved     of arguments that occur in it in another order
-    argument_coverage  how much of a reply its arguments hold (mean over calls with arguments)
-    argument_place     how far into the reply the last argument stands, 0 to 1 (the same mean)
-    call_unwritten     of calls beyond the first of a reply, or that its tool calls do not name
-    result_cut, result_altered, result_dropped, result_stale
-                       of results: the policy saw part of it, something else, nothing, or one before
-    ended_early        of attempts that the scaffold ended before any limit, without handing in
-    task_unseen        of what the task gives that the first call does not show
+rewrites or makes up shows as a disagreement. `metrics.toml` says what each number is.
 
 Promises: one pass; memory by distinct short replies, not by rollout; nothing is said about what a
 record cannot show (see `exchanges`). None of these numbers is a verdict: a scaffold may well say

@@ -10,22 +10,16 @@ the change.
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import asdict, dataclass
 from typing import Final
 
 from meta_agent.core.evidence import Evidence
 from meta_agent.core.protocols import JSON
+from meta_agent.readers.evidence._metrics import metric_of
 
 SCORE_Z: Final = 2.0
 METRIC_MOVE: Final = 0.10  # relative, and at least 0.02 in absolute terms
 _FLOOR: Final = 0.02
-# The score in other words: such a metric moves with it by construction.
-_RESTATES: Final = re.compile(
-    r"signal\.(reward_mean|reward_corr.*|train_(clean_)?success|component\..*|groups)"
-    r"|signal\.(misordered|tied|reward_follows|flagged_reward_gap|train\.(reward_mean|grad_norm)\..*)"
-    r"|behaviour\.leak_share_of_solved"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +63,7 @@ def _moved(evidence: Evidence, base: Evidence) -> tuple[tuple[str, float], ...]:
     moves = []
     for name, before in base.metrics().items():
         now = evidence.metric(name)
-        if name.startswith("score.") or _RESTATES.fullmatch(name) or now is None:
+        if name.startswith("score.") or metric_of(name).restates or now is None:
             continue
         size = max(abs(before), abs(now))
         if abs(now - before) > max(_FLOOR, METRIC_MOVE * size):

@@ -3,19 +3,11 @@
 A reward may pay for behaviour that the policy does not show yet, and rollouts cannot reveal that.
 Filters and curricula leave no trace in rollouts: a dropped group looks like one that was trained
 on. So the host calls them with attempts, groups and histories, and measures what they return.
-Metrics of the signal layer:
-
-    pay.KIND           of attempts taken as solved: those paid no more than as failures of a kind,
-                       without more ado (`failed`), not handed in (`quit`), with everything done
-                       three times (`busy`), or with next to nothing done (`hasty`)
-    component.NAME.pays_failing   what a component adds for failing, of the kind that gets most
-    filter.lost        of the spread of rewards that groups hold: what their weights leave out
-    filter.idle        mean weight of groups without any spread, of the largest weight given
-    curriculum.covered distinct tasks that were chosen, of those that could have been
-    curriculum.skew    how far the chosen differ from all tasks, in standard deviations of what
-                       their texts show (length, how often each character occurs), the largest
-    curriculum.solved  how far the share of solved attempts differs between chosen and all
-                       (both beyond what so many tasks drawn at random would)
+`metrics.toml` says what each number is. `pay.KIND` is about a kind of failure: an attempt without
+more ado (`failed`), not handed in (`quit`), with everything done three times (`busy`), or with next
+to nothing done (`hasty`). `curriculum.skew` is in standard deviations of what the tasks' texts show
+(length, how often each character occurs); it and `curriculum.solved` are what goes beyond as many
+tasks drawn at random.
 
 Promises: harness code runs where its session is; the same harness gives the same numbers. Groups
 are made of rewards that attempts really got, where rollouts are given.

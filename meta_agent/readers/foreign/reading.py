@@ -21,7 +21,7 @@ from typing import Final
 
 from meta_agent.core.evidence import Alert, Evidence
 from meta_agent.core.protocols import JSON, Rollout
-from meta_agent.readers.evidence._metrics import UNITS, basis_of, is_share, threshold_alerts
+from meta_agent.readers.evidence._metrics import limit_alerts, metric_of
 from meta_agent.readers.evidence._rules import rule_alerts
 from meta_agent.readers.evidence._running import share
 from meta_agent.readers.evidence.layers._behaviour import BehaviourLayer
@@ -226,8 +226,8 @@ class _Reader:
         suspicions = self.suspicions.metrics(with_outcomes=self.outcomes > 0)
         shape = _finite(self.shape.metrics() | suspicions)
         several = len(self.judged_domains) > 1
-        shares = filter(is_share, {*evidence.metrics(), *(f"shape.{name}" for name in shape)})
-        over = {name: self._over(name, totals) for name in sorted(shares)}
+        names = {*evidence.metrics(), *(f"shape.{name}" for name in shape)}
+        over = {n: self._over(n, totals) for n in sorted(names) if metric_of(n).is_share}
         return ForeignReport(
             n=self.n,
             evidence=evidence,
@@ -253,7 +253,7 @@ class _Reader:
             if not name.startswith("signal.component.")
             or name.removeprefix("signal.component.").rpartition(".")[0] in self.weighing
         }
-        for alert in (*threshold_alerts(metrics), *rule_alerts(evidence, None)):
+        for alert in (*limit_alerts(metrics), *rule_alerts(evidence, None)):
             n, unit = self._over(alert.metric, totals)
             if n >= (MINIMUM // 2 if unit == "groups" else MINIMUM):
                 yield replace(alert, message=f"{alert.message} (n = {n} {unit})")
@@ -269,48 +269,50 @@ class _Reader:
             sequences = self.behaviour[_CALLS].sequences.items()
             alike = [name for name, ways in sequences if len(ways) == 1 and ways.total() > 1]
             return self.behind.of_groups(alike)
-        if basis_of(metric).unit == "groups":
+        if metric_of(metric).unit == "groups":
             return self.behind.of_groups(self.signal[_PAID].dead_groups())
         return self.behind.of(metric)
 
     def _over(self, metric: str, totals: Mapping[str, int]) -> tuple[int, str]:
         """Returns how many units a metric is a share of, and the unit's name."""
-        unit = basis_of(metric).unit
-        if unit == "calls_of_tool":
+        unit = metric_of(metric).unit
+        if unit == "calls of it":
             tool = metric.removeprefix("behaviour.tool_failure.")
-            return self.behaviour[_RESULTS].calls[tool], UNITS[unit]
+            return self.behaviour[_RESULTS].calls[tool], unit
         if metric == "behaviour.sequence_diversity":
             ways = self.behaviour[_CALLS].sequences.values()
-            return sum(sequence.total() > 1 for sequence in ways), UNITS[unit]
-        return totals[unit], UNITS[unit]
+            return sum(sequence.total() > 1 for sequence in ways), unit
+        return totals[unit], unit
 
     def _totals(self) -> dict[str, int]:
         """Returns how many there are of each unit that `metrics.toml` names."""
         acting, calling, checked = (self.behaviour[n] for n in (_TURNS, _CALLS, _RESULTS))
         return {
             "attempts": self.n,
-            "judged": self.outcomes,
+            "attempts whose outcome is known": self.outcomes,
             "tasks": len(self.score.tasks),
-            "scored": self.score.counts["n"] or self.n,
+            "attempts with an outcome, or lost": self.score.counts["n"] or self.n,
             "groups": sum(group.rewards.n > 1 for group in self.signal[_PAID].groups.values()),
-            "paid": self.signal[_PAID].n,
-            "paid_and_judged": self.signal[_PAID_AND_JUDGED].n,
-            "token_rows": acting.token_rows,
+            "attempts with a reward": self.signal[_PAID].n,
+            "attempts with an outcome and a reward": self.signal[_PAID_AND_JUDGED].n,
+            "attempts with token rows": acting.token_rows,
             "replies": acting.counts["turns"],
-            "acting": acting.n,
-            "solved": calling.solved,
-            "calling": calling.n or self.n,
-            "edited": calling.counts["edited"],
-            "calls": calling.calls.total(),
+            "attempts whose turns are known": acting.n,
+            "solved attempts": calling.solved,
+            "attempts whose tool calls are known": calling.n or self.n,
+            "attempts that edited": calling.counts["edited"],
+            "tool calls": calling.calls.total(),
             "turns": calling.counts["turns"],
-            "results": checked.calls.total(),
-            **{n: checked.counts[n] for n in ("tests", "failed_tests", "edit_calls")},
-            "ended_red": calling.counts["ended_red"],
-            "suspected": self.suspicions.n,
-            "patches": self.shape.patches,
-            "answerable": self.shape.calls,
-            "returned": self.shape.results,
-            "texts": self.shape.chars.n,
+            "tool calls whose result is told": checked.calls.total(),
+            "test runs": checked.counts["tests"],
+            "failed test runs": checked.counts["failed_tests"],
+            "edits whose result is told": checked.counts["edit_calls"],
+            "attempts whose last test failed": calling.counts["ended_red"],
+            "attempts whose tool calls are known, lost ones included": self.suspicions.n,
+            "attempts whose patch is known": self.shape.patches,
+            "tool calls whose answers have ids": self.shape.calls,
+            "tool results": self.shape.results,
+            "attempts with messages": self.shape.chars.n,
         }
 
     def _score(self) -> dict[str, float]:
@@ -330,7 +332,7 @@ class _Reader:
             name: value
             for needs, layer in self.signal.items()
             for name, value in (layer.metrics() if layer.n else {}).items()
-            if basis_of(f"signal.{name}").needs == needs
+            if metric_of(f"signal.{name}").needs == needs
         }
         if metrics:
             metrics["reward_missing"] = 1 - share(self.rewarded, self.n)
@@ -345,7 +347,7 @@ class _Reader:
         metrics: dict[str, float] = {}
         for read_from, layer in self.behaviour.items():
             for name, value in layer.metrics().items():
-                needs = basis_of(f"behaviour.{name}").needs
+                needs = metric_of(f"behaviour.{name}").needs
                 if _READ_WITH.get(needs, needs) == read_from and self._shows(name, needs):
                     of_all = share(layer.n, self.n) if needs == _ENDINGS else 1.0
                     metrics[name] = value * of_all
