@@ -5,22 +5,26 @@ it does not know, since a later version may add some. If a required key is missi
 type, it raises an `IntegrityError` that names the key. Token rows are stored separately
 (`tokens_to_json`), since only training reads them and they are most of the bytes.
 
-Does not cover: files (`store.py`) and the formats of other tools.
+Pydantic checks values, never JSON text: its parser refuses halves of surrogate pairs, which models
+write. Does not cover: files (`store.py`) and the formats of other tools.
 """
 
 from __future__ import annotations
 
 import json
-import math
-from typing import Any, get_args
+from dataclasses import fields
+from typing import Any, Final, NotRequired
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
 
 from meta_agent.core.errors import IntegrityError
 from meta_agent.core.protocols import (
     JSON,
-    SPLITS,
     ErrorKind,
     Rollout,
     RolloutFailure,
+    Split,
     StopReason,
     TokenRecord,
     ToolEvent,
@@ -28,60 +32,100 @@ from meta_agent.core.protocols import (
 )
 
 SCHEMA_VERSION = 1
-_STOP_REASONS = frozenset(get_args(StopReason))
-_ERROR_KINDS = frozenset(get_args(ErrorKind))
-_Fields = tuple[tuple[str, type], ...]
-_IDENTITY: _Fields = (
-    ("run", str),
-    ("version", str),
-    ("domain", str),
-    ("split", str),
-    ("task_key", str),
-    ("task_hash", str),
-    ("group_id", str),
-    ("sample_idx", int),
-    ("seed", int),
-    ("harness_commit", str),
-    ("policy", str),
-    ("evaluator_hash", str),
-)
-_TOKENS: _Fields = (
-    ("prompt_ids", list),
-    ("completion_ids", list),
-    ("mask", list),
-    ("logprobs", list),
-    ("exact", bool),
-)
-_EVENT: _Fields = (("turn", int), ("tool", str), ("arguments", dict), ("result", str), ("ok", bool))
-_VIEW: _Fields = (("turn", int), ("kept", int), ("lost", int), ("gone", list))
+_STRICT: Final = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+@with_config(_STRICT)
+class _Event(TypedDict):
+    turn: int
+    tool: str
+    arguments: dict[str, Any]
+    result: str
+    ok: bool
+
+
+@with_config(_STRICT)
+class _View(TypedDict):
+    turn: int
+    kept: int
+    lost: int
+    gone: list[Any]
+
+
+@with_config(_STRICT)
+class _Failure(TypedDict):
+    kind: ErrorKind
+    detail: str
+
+
+@with_config(_STRICT)
+class _Record(TypedDict):
+    run: str
+    version: str
+    domain: str
+    split: Split
+    task_key: str
+    task_hash: str
+    group_id: str
+    sample_idx: int
+    seed: int
+    harness_commit: str
+    policy: str
+    evaluator_hash: str
+    messages: list[Any]
+    tool_events: list[_Event]
+    rewards: dict[str, float]
+    weights: dict[str, float]
+    advantage: float | None
+    outcome: bool | None
+    outcome_detail: dict[str, Any]
+    verifier_inputs: dict[str, Any]
+    stop_reason: StopReason
+    error: _Failure | None
+    flags: list[Any]
+    turns: int
+    timings: dict[str, float]
+    cost: dict[str, float]
+    cut_replies: NotRequired[int]
+    judged: NotRequired[str]
+    views: NotRequired[list[_View]]
+
+
+@with_config(_STRICT)
+class _Tokens(TypedDict):
+    prompt_ids: list[Any]
+    completion_ids: list[Any]
+    mask: list[Any]
+    logprobs: list[Any]
+    exact: bool
+
+
+_RECORD: Final = TypeAdapter(_Record)
+_TOKENS: Final = TypeAdapter(_Tokens)
+_LEFT_OUT: Final = ("cut_replies", "judged", "views")
+"""Fields of a rollout that are stored only if they say something."""
+_NOTHING: Final[tuple[JSON, ...]] = (0, None, [])
+_OWN: Final = [f.name for f in fields(Rollout) if f.name not in ("tokens", *_LEFT_OUT)]
 
 
 def to_json(rollout: Rollout) -> dict[str, JSON]:
     """Returns a rollout as JSON, without tokens. It shares the rollout's lists: do not edit it."""
-    record: dict[str, JSON] = {
-        "schema_version": SCHEMA_VERSION,
-        **_written(rollout, _IDENTITY),
-        "messages": rollout.messages,
-        "tool_events": [_written(event, _EVENT) for event in rollout.tool_events],
-        "rewards": rollout.rewards,
-        "weights": rollout.weights,
-        "advantage": rollout.advantage,
-        "outcome": rollout.outcome,
-        "outcome_detail": rollout.outcome_detail,
-        "verifier_inputs": rollout.verifier_inputs,
-        "stop_reason": rollout.stop_reason,
-        "error": _failure_to_json(rollout.error),
-        "flags": rollout.flags,
-        "turns": rollout.turns,
-        "timings": rollout.timings,
-        "cost": rollout.cost,
+    record: dict[str, JSON] = {"schema_version": SCHEMA_VERSION}
+    record |= {name: getattr(rollout, name) for name in _OWN}
+    record["tool_events"] = [
+        {name: getattr(event, name) for name in _Event.__annotations__}
+        for event in rollout.tool_events
+    ]
+    if rollout.error is not None:
+        record["error"] = {"kind": rollout.error.kind, "detail": rollout.error.detail}
+    record |= {
+        name: value for name in _LEFT_OUT if (value := getattr(rollout, name)) not in _NOTHING
     }
-    if rollout.cut_replies:
-        record["cut_replies"] = rollout.cut_replies
-    if rollout.judged is not None:
-        record["judged"] = rollout.judged
     if rollout.views:
-        record["views"] = [_view_to_json(view) for view in rollout.views]
+        record["views"] = [
+            {"turn": view.turn, "kept": view.unchanged, "lost": view.lost, "gone": view.removed}
+            for view in rollout.views
+        ]
     return record
 
 
@@ -109,60 +153,29 @@ def from_json(record: JSON) -> Rollout:
 
     Raises IntegrityError, which names the key, if a value is missing or has the wrong type.
     """
-    if not isinstance(record, dict):
-        raise IntegrityError(
-            f"a stored rollout must be a JSON object, not {type(record).__name__}; restore its "
-            "file from a copy"
-        )
-    if record.get("schema_version") != SCHEMA_VERSION:
-        version = record.get("schema_version")
+    version = record.get("schema_version") if isinstance(record, dict) else None
+    if isinstance(record, dict) and version != SCHEMA_VERSION:
         raise IntegrityError(
             f"a stored rollout has schema_version {version!r}, but this version reads 1; open it "
             "with the version of meta-agent that wrote it"
         )
-    rollout = Rollout(**_read(record, _IDENTITY))
-    _read_story(rollout, record)
-    _read_scores(rollout, record)
-    return rollout
-
-
-def _read_story(rollout: Rollout, record: dict[str, JSON]) -> None:
-    rollout.split = _one_of(record, "split", frozenset(SPLITS))
-    rollout.messages = _need(record, "messages", list)
-    rollout.tool_events = [
-        ToolEvent(**_read(e, _EVENT)) for e in _need(record, "tool_events", list)
+    values: dict[str, Any] = {**_checked(_RECORD, record)}
+    values["tool_events"] = [ToolEvent(**event) for event in values["tool_events"]]
+    values["error"] = values["error"] and RolloutFailure(**values["error"])
+    views = [
+        ViewChange(v["turn"], v["kept"], v["lost"], v["gone"]) for v in values.pop("views", ())
     ]
-    rollout.stop_reason = _one_of(record, "stop_reason", _STOP_REASONS)
-    rollout.error = _failure_from_json(_maybe(record, "error", dict))
-    rollout.turns = _need(record, "turns", int)
-    rollout.flags = _need(record, "flags", list)
-    if "cut_replies" in record:
-        rollout.cut_replies = _need(record, "cut_replies", int)
-    if "judged" in record:
-        rollout.judged = _need(record, "judged", str)
-    if "views" in record:
-        rollout.views = [_view_from_json(view) for view in _need(record, "views", list)]
-
-
-def _read_scores(rollout: Rollout, record: dict[str, JSON]) -> None:
-    rollout.rewards = _numbers(record, "rewards")
-    rollout.weights = _numbers(record, "weights")
-    rollout.advantage = _maybe(record, "advantage", float)
-    rollout.outcome = _maybe(record, "outcome", bool)
-    rollout.outcome_detail = _need(record, "outcome_detail", dict)
-    rollout.verifier_inputs = _need(record, "verifier_inputs", dict)
-    rollout.timings = _numbers(record, "timings")
-    rollout.cost = _numbers(record, "cost")
+    return Rollout(**values, views=views)
 
 
 def tokens_to_json(tokens: TokenRecord) -> dict[str, JSON]:
     """Returns a rollout's tokens (ids, mask and log-probabilities) as JSON."""
-    return _written(tokens, _TOKENS)
+    return {name: getattr(tokens, name) for name in _Tokens.__annotations__}
 
 
 def tokens_from_json(record: JSON) -> TokenRecord:
     """Returns the tokens in a JSON record. Raises IntegrityError if a field is missing or wrong."""
-    row = TokenRecord(**_read(record, _TOKENS))
+    row = TokenRecord(**_checked(_TOKENS, record))
     if not len(row.completion_ids) == len(row.mask) == len(row.logprobs):
         raise IntegrityError(
             "completion_ids, mask and logprobs of a stored rollout differ in length; restore its "
@@ -171,71 +184,14 @@ def tokens_from_json(record: JSON) -> TokenRecord:
     return row
 
 
-def _written(record: object, fields: _Fields) -> dict[str, JSON]:
-    return {name: getattr(record, name) for name, _ in fields}
-
-
-def _read(record: dict[str, JSON], fields: _Fields) -> dict[str, Any]:
-    return {name: _need(record, name, kind) for name, kind in fields}
-
-
-def _view_to_json(view: ViewChange) -> dict[str, JSON]:
-    values = (view.turn, view.unchanged, view.lost, view.removed)
-    return {name: value for (name, _), value in zip(_VIEW, values, strict=True)}
-
-
-def _view_from_json(record: dict[str, JSON]) -> ViewChange:
-    return ViewChange(*_read(record, _VIEW).values())
-
-
-def _failure_to_json(failure: RolloutFailure | None) -> dict[str, JSON] | None:
-    return None if failure is None else {"kind": failure.kind, "detail": failure.detail}
-
-
-def _failure_from_json(record: dict[str, JSON] | None) -> RolloutFailure | None:
-    if record is None:
-        return None
-    return RolloutFailure(_one_of(record, "kind", _ERROR_KINDS), _need(record, "detail", str))
-
-
-def _need(record: dict[str, JSON], name: str, kind: type) -> Any:
+def _checked(form: TypeAdapter[Any], record: JSON) -> Any:
+    """Returns the fields of a record. Raises IntegrityError, which names the first wrong one."""
     try:
-        value = record[name]
-    except (KeyError, TypeError):
+        return form.validate_python(record)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = ".".join(map(str, first["loc"])) or "the record"
+        value = "missing" if first["type"] == "missing" else f"{first['input']!r:.80}"
         raise IntegrityError(
-            f"a stored rollout lacks the field {name!r}; restore its file from a copy"
+            f"{name} of a stored rollout is {value}: {first['msg']}; restore its file from a copy"
         ) from None
-    # bool is an int in Python and never one in a record
-    if type(value) is kind or (kind is float and type(value) is int):
-        return value
-    raise IntegrityError(
-        f"{name} of a stored rollout is {value!r:.80}, not {kind.__name__}; restore its file from "
-        "a copy"
-    )
-
-
-def _maybe(record: dict[str, JSON], name: str, kind: type) -> Any:
-    if name in record and record[name] is None:
-        return None
-    return _need(record, name, kind)
-
-
-def _one_of(record: dict[str, JSON], name: str, allowed: frozenset[str]) -> Any:
-    value = _need(record, name, str)
-    if value not in allowed:
-        raise IntegrityError(
-            f"{name} of a stored rollout is {value!r}, not one of {sorted(allowed)}; restore its "
-            "file from a copy"
-        )
-    return value
-
-
-def _numbers(record: dict[str, JSON], name: str) -> dict[str, float]:
-    values: dict[str, float] = _need(record, name, dict)
-    for key, value in values.items():
-        if type(value) not in (int, float) or not math.isfinite(value):
-            raise IntegrityError(
-                f"{name}[{key!r}] of a stored rollout is {value!r:.80}, not a finite number; "
-                "restore its file from a copy"
-            )
-    return values
