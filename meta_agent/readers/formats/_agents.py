@@ -10,8 +10,8 @@ from meta_agent.core.chat import arguments_of
 from meta_agent.core.protocols import JSON, Message, RolloutFailure, StopReason, ToolEvent
 from meta_agent.domains.formats.files import Placed
 from meta_agent.readers.formats._draft import Draft, cost_of
-from meta_agent.readers.formats._format import CERTAIN, Count, Format, Keys
-from meta_agent.readers.formats._messages import messages_of_items, parse_messages
+from meta_agent.readers.formats._format import CERTAIN, Format, Keys
+from meta_agent.readers.formats._messages import Count, messages_of_items, parse_messages
 from meta_agent.readers.formats._row import Row, RowError, as_object, has
 
 # --- mini-swe-agent -------------------------------------------------------------------------------
@@ -29,6 +29,8 @@ _CODE: Final = re.compile(r"<returncode>\s*(-?\d+)\s*</returncode>")
 _MINI: Final = Keys(
     task="instance_id",
     policy="info.config.model.model_name",
+    patch="info.submission",
+    suite="swe",
     skip="trajectory_format",
     stops={
         "submitted": "submitted",
@@ -82,12 +84,10 @@ def _read_mini(row: Row, count: Count) -> Draft:
     version = about.text("mini_version")
     draft.harness_commit = f"mini-swe-agent {version}" if version else ""
     draft.stop_reason, draft.error = _ending_of_mini(about, draft.tool_events)
-    if "submission" in about.values:
-        draft.verifier_inputs = {"patch": about.text("submission") or ""}
     usd = about.number("model_stats.instance_cost")
     # A cost of 0 with calls made is what unknown prices look like there.
     paid = usd or not about.number("model_stats.api_calls")
-    draft.cost, draft.domain = cost_of(usd if paid else None), "swe"
+    draft.cost = cost_of(usd if paid else None)
     return draft
 
 
@@ -163,7 +163,7 @@ MINI_SWE_AGENT: Final = Format(
     _claims_mini,
     _read_mini,
     expand=_expand_mini,
-    layout="document",
+    named_by_file=True,
 )
 
 # --- SWE-agent ------------------------------------------------------------------------------------
@@ -175,6 +175,8 @@ MINI_SWE_AGENT: Final = Format(
 
 _SWE_AGENT: Final = Keys(
     task="instance_id",
+    patch="info.submission",
+    suite="swe",
     skip="history environment",
     stops={
         "exit_cost": "turn_limit",
@@ -223,16 +225,12 @@ def _read_swe_agent(row: Row, count: Count) -> Draft:
     draft.turns = len(steps)
     draft.policy = _model(row)
     draft.stop_reason, draft.error = _ending_of_swe_agent(status or "")
-    submission = about.get("submission")  # of a reviewer's pick it is an object
-    if isinstance(submission, str) or (submission is None and "submission" in about.values):
-        draft.verifier_inputs = {"patch": submission or ""}
     stats = about.object("model_stats")
     received = stats.number("tokens_received")
     tokens = () if received is None else (stats.number("tokens_sent"), received)
     draft.cost = cost_of(stats.number("instance_cost") or None, *tokens)
     seconds = [value for step in steps if (value := step.number("execution_time")) is not None]
     draft.timings = {"tools": sum(seconds)} if seconds else {}
-    draft.domain = "swe"
     return draft
 
 
@@ -272,5 +270,5 @@ SWE_AGENT: Final = Format(
     "trajectory: steps with an action; info",
     _claims_swe_agent,
     _read_swe_agent,
-    layout="document",
+    named_by_file=True,
 )

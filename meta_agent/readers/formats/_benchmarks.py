@@ -6,18 +6,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from meta_agent.core.protocols import JSON, RolloutFailure
+from meta_agent.core.protocols import JSON
 from meta_agent.domains.formats.files import Placed
 from meta_agent.readers.formats._draft import Draft
-from meta_agent.readers.formats._format import CERTAIN, Count, Format, Keys, identity_by, rows_under
-from meta_agent.readers.formats._messages import parse_messages
+from meta_agent.readers.formats._format import CERTAIN, Format, Keys, identity_by, rows_under
+from meta_agent.readers.formats._messages import Count
 from meta_agent.readers.formats._row import Row, RowError, as_object, has
 
 # --- SWE-bench: predictions -----------------------------------------------------------------------
 # There are no messages in such a file, so behaviour is unknown. Rows may carry an evaluation beside
 # the patch (`resolved`).
 
-_PREDICTION: Final = Keys(task="instance_id", policy="model_name_or_path model", outcome="resolved")
+_PREDICTION: Final = Keys(
+    task="instance_id",
+    policy="model_name_or_path model",
+    outcome="resolved",
+    patch="model_patch",
+    needs="instance_id",
+    suite="swe",
+)
 
 
 def _claims_prediction(value: JSON) -> int:
@@ -37,20 +44,12 @@ def _expand_predictions(placed: Placed) -> Iterator[Placed]:
         yield placed
 
 
-def _read_prediction(row: Row, count: Count) -> Draft:
-    draft = _PREDICTION.draft(row, count, needs_task=True)
-    patch = row.text("model_patch") or ""
-    draft.domain, draft.verifier_inputs = "swe", {"patch": patch}
-    draft.detail = {"empty_patch": not patch.strip()}
-    return draft
-
-
 PREDICTIONS: Final = Format(
     "swe-bench-predictions",
     "SWE-bench predictions, as rows or as a map by instance",
     "instance_id, model_patch",
     _claims_prediction,
-    _read_prediction,
+    _PREDICTION.draft,
     expand=_expand_predictions,
 )
 
@@ -60,14 +59,18 @@ PREDICTIONS: Final = Format(
 # harness could not judge is a verifier's error: a patch that does not apply ends there too.
 
 # In the order in which they overrule each other: the last list with an instance names its state.
-_STATES: Final = {
-    "incomplete_ids": "incomplete",
-    "submitted_ids": "error",
-    "error_ids": "error",
-    "unresolved_ids": "unresolved",
-    "empty_patch_ids": "unresolved",
-    "resolved_ids": "resolved",
+_LOST: Final = {"unjudged": "the harness could not judge the patch"}
+_STATES: Final[dict[str, dict[str, JSON]]] = {
+    "incomplete_ids": {},
+    "submitted_ids": _LOST,
+    "error_ids": _LOST,
+    "unresolved_ids": {"resolved": False},
+    "empty_patch_ids": {"resolved": False},
+    "resolved_ids": {"resolved": True},
 }
+_VERDICT: Final = Keys(
+    task="instance_id", outcome="resolved", unjudged="unjudged", suite="swe", skip="of_run"
+)
 
 
 def _claims_report(value: JSON) -> int:
@@ -84,16 +87,14 @@ def _expand_report(placed: Placed) -> Iterator[Placed]:
         yield placed
         return
     whole_run = has(report, "resolved_ids")
-    states: dict[str, JSON] = {}
+    states: dict[str, dict[str, JSON]] = {}
     for name, state in _STATES.items() if whole_run else ():
         ids = report.get(name)
         states |= dict.fromkeys(map(str, ids if isinstance(ids, list) else ()), state)
     for name, verdict in () if whole_run else report.items():
-        resolved = as_object(verdict).get("resolved")
-        words = {True: "resolved", False: "unresolved"}
-        states[name] = words[resolved] if isinstance(resolved, bool) else resolved
+        states[name] = {"resolved": as_object(verdict).get("resolved")}
     for name, state in states.items():
-        row = {"instance_id": name, "state": state, "of_run": whole_run}
+        row = {"instance_id": name, "of_run": whole_run, **state}
         yield Placed(f"{placed.place}[{name}]", row)
 
 
@@ -106,17 +107,10 @@ def _identity_of_verdict(row: Row, path: Path) -> JSON:
 
 
 def _read_report(row: Row, count: Count) -> Draft:
-    state = row.text("state")
-    row.skip("of_run")
-    if state == "incomplete":
-        raise RowError("the row has no prediction for its instance")
-    if state not in ("resolved", "unresolved", "error"):
-        raise row.need("resolved", "true or false")
-    draft = Draft(task_key=row.label("instance_id"), domain="swe")
-    if state == "error":
-        draft.error = RolloutFailure("verifier", "the harness could not judge the patch")
-    else:
-        draft.outcome = state == "resolved"
+    draft = _VERDICT.draft(row, count)
+    if draft.outcome is None and draft.error is None:
+        wish = row.need("resolved", "true or false")
+        raise wish if row.has("resolved") else RowError("an instance without a prediction")
     return draft
 
 
@@ -134,15 +128,17 @@ REPORTS: Final = Format(
 # Results of tau2-bench. A reward of 1 is a solved simulation, as the tool counts it. Trials of a
 # task are its samples.
 
-_FULL_REWARD: Final = 1 - 1e-6
 _TAU: Final = Keys(
     task="task_id",
     sample="trial",
     policy="run.agent_info.llm",
     domain="run.environment_info.domain_name",
+    messages="messages",
     reward="reward_info.reward",
+    solved_at=1 - 1e-6,
     stop="termination_reason",
     usd="agent_cost",
+    needs="task_id reward_info",
     skip="id timestamp start_time end_time tools",
     stops={
         "user_stop": "returned",
@@ -158,22 +154,12 @@ def _claims_tau(value: JSON) -> int:
     return CERTAIN if of_run or has(value, "task_id", "reward_info", "trial") else 0
 
 
-def _read_tau(row: Row, count: Count) -> Draft:
-    draft = _TAU.draft(row, count, needs_task=True)
-    if not row.object("reward_info"):
-        raise row.need("reward_info", "an object")
-    draft.converse(parse_messages(row.items("messages") or [], "messages", count))
-    if draft.rewards:
-        draft.outcome = draft.rewards["reward"] >= _FULL_REWARD
-    return draft
-
-
 TAU_BENCH: Final = Format(
     "tau-bench",
     "tau2-bench results",
     "simulations; or task_id, reward_info, trial",
     _claims_tau,
-    _read_tau,
+    _TAU.draft,
     expand=rows_under("simulations", beside="info", field_name="run"),
     identity=identity_by("id"),
 )

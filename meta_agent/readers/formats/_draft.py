@@ -81,6 +81,21 @@ class Draft:
         self.turns = sum(message["role"] == "assistant" for message in messages[first:])
         self.tool_events, self.tool_ok = calls_in(messages[first:])
 
+    def of_step(self, step: int | None) -> None:
+        """Sets group and policy version. Attempts at one prompt in one step form a group.
+
+        A group that the row names is one only within its step.
+        """
+        self.group = f"{self.group or f'prompt-{digest(list(self.prompt))[:12]}'}@{step}"
+        if step is not None:
+            self.detail, self.version = {"step": step}, f"step-{step}"
+
+    def add_metrics(self, metrics: Mapping[str, float]) -> None:
+        """Adds numbers that were measured beside the reward, as components of weight 0."""
+        if self.rewards:
+            self.weights = {**self.weights, **dict.fromkeys(metrics, 0.0)}
+        self.rewards = {**(self.rewards or {}), **metrics} or None
+
     def absent(self) -> list[str]:
         """Returns the names of the rollout fields that the row did not hold."""
         known_fields = {

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Final, NamedTuple, get_args
 
 from meta_agent.core.protocols import JSON, Rollout, RolloutFailure, StopReason
 from meta_agent.domains.formats.files import Placed
 from meta_agent.readers.formats._draft import Draft, cost_of
-from meta_agent.readers.formats._row import Row, finite, has
+from meta_agent.readers.formats._messages import Count, dialogue, parse_exchange
+from meta_agent.readers.formats._row import Row, RowError, finite, has
 
 CERTAIN: Final = 3
 ERROR_CHARS: Final = 2000
-Count = Callable[[str], None]
 
 
 class Attached(NamedTuple):
@@ -34,8 +34,9 @@ class Format:
     """How one tool writes rollouts to files, and the functions that recognise and read them.
 
     `marks` lists in words the fields that identify the format. `claims` returns how surely a value
-    has it, from 0 to `CERTAIN`. `expand` turns a value of a file into rows. `identity` returns an
-    id, so that an attempt in several files is read once, or None.
+    has it, from 0 to `CERTAIN`. `read` returns the attempt of a row. `expand` turns a value of a
+    file into rows. `identity` returns an id, so that an attempt in several files is read once, or
+    None. If `named_by_file`, the file's name stands for a task that the row does not name.
     """
 
     name: str
@@ -46,59 +47,72 @@ class Format:
     expand: Callable[[Placed], Iterator[Placed]] | None = None
     identity: Callable[[Row, Path], JSON] | None = None
     attached: Attached | None = None
-    layout: Literal["lines", "document", "parquet"] = "lines"
+    named_by_file: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
     """The fields of a tool's rows, by meaning. Blanks separate alternatives; `a.b` is nested.
 
-    `rewards` and `weights` are objects of numbers. `error` is text that means a failed machine.
-    `tokens` are added up. `inputs` are what the verifier was given. `stops` maps a tool's stop
-    reasons to those of a rollout. `skip` lists fields that are ignored.
+    `rewards`, `weights` and `metrics` are objects of numbers; metrics become reward components of
+    weight 0. `error` is text that means a failed machine, `unjudged` a failed grader. `tokens` are
+    added up. `inputs` are what the verifier was given. `prompt` and `completion` count where there
+    are no `messages`. Attempts at one prompt in one `step` form a group. `skip` lists fields that
+    are ignored, and `needs` those without which a row is no attempt. `suite` is the domain of all
+    rows. A reward of `solved_at` is a solved task. `stops` maps a tool's stop reasons to those of a
+    rollout.
     """
 
     task: str = ""
     group: str = ""
     sample: str = ""
+    step: str = ""
     policy: str = ""
     domain: str = ""
     version: str = ""
+    messages: str = ""
+    prompt: str = ""
+    completion: str = ""
     reward: str = ""
     rewards: str = ""
     weights: str = ""
+    metrics: str = ""
     advantage: str = ""
     outcome: str = ""
     error: str = ""
+    unjudged: str = ""
     stop: str = ""
     flags: str = ""
     usd: str = ""
     tokens: str = ""
     inputs: str = ""
+    patch: str = ""
     skip: str = ""
+    needs: str = ""
+    suite: str = ""
+    solved_at: float | None = None
     stops: Mapping[str, StopReason] = field(default_factory=dict)
 
-    def draft(self, row: Row, count: Count, *, needs_task: bool = False) -> Draft:
-        """Returns a draft of the attempt in a row. Raises `RowError` if a field has the wrong type.
+    def draft(self, row: Row, count: Count) -> Draft:
+        """Returns a draft of the attempt in a row.
 
-        `count` is called with the name of each value that is left out.
+        `count` is called with the name of each value that is left out. Raises `RowError` if a field
+        has the wrong type, or one of `needs` is missing.
         """
         row.skip(*self.skip.split())
-        failure = row.text(*self.error.split())
-        rewards = numbers_of(row.object(self.rewards), count) if self.rewards else {}
-        single = row.number(*self.reward.split())
+        for name in self.needs.split():
+            if row.get(name) is None:
+                raise row.need(name, "a value")
         draft = Draft(
             task_key=row.label(*self.task.split()),
             group=row.label(*self.group.split()),
             sample_idx=row.integer(*self.sample.split()),
             policy=row.text(*self.policy.split()) or None,
-            domain=row.text(*self.domain.split()) or "",
+            domain=row.text(*self.domain.split()) or self.suite,
             version=row.text(*self.version.split()),
-            rewards=rewards or (None if single is None else {"reward": single}),
-            weights=numbers_of(row.object(self.weights), count) if self.weights else {},
             advantage=row.number(*self.advantage.split()),
             outcome=row.flag(*self.outcome.split()),
-            error=RolloutFailure("infra", failure[:ERROR_CHARS]) if failure else None,
+            error=self._error(row),
             stop_reason=self.stop_of(row, count),
             flags=row.words(self.flags) if self.flags else None,
             verifier_inputs={
@@ -112,9 +126,50 @@ class Keys:
                 *(row.number(name) or None for name in self.tokens.split()),
             ),
         )
-        if needs_task and not draft.task_key:
-            raise row.need(self.task.split()[0], "a name or a number")
+        self._add_rewards(draft, row, count)
+        self._add_conversation(draft, row, count)
+        if self.patch and row.has(self.patch):  # a patch of null is a blank one
+            patch = row.get(self.patch)
+            if patch is None or isinstance(patch, str):
+                draft.verifier_inputs["patch"] = patch or ""
+            elif not isinstance(patch, Mapping):  # of a reviewer's pick it is an object
+                raise row.need(self.patch, "a string")
+        if self.step:
+            draft.of_step(row.integer(self.step))
         return draft
+
+    def _error(self, row: Row) -> RolloutFailure | None:
+        machine, grader = row.text(*self.error.split()), row.text(*self.unjudged.split())
+        if machine:
+            return RolloutFailure("infra", machine[:ERROR_CHARS])
+        return RolloutFailure("verifier", grader[:ERROR_CHARS]) if grader else None
+
+    def _add_rewards(self, draft: Draft, row: Row, count: Count) -> None:
+        rewards = numbers_of(row.object(self.rewards), count) if self.rewards else {}
+        single = row.number(*self.reward.split())
+        draft.rewards = rewards or (None if single is None else {"reward": single})
+        if single is not None and self.solved_at is not None:
+            draft.outcome = single >= self.solved_at
+        draft.weights = numbers_of(row.object(self.weights), count) if self.weights else {}
+        metrics = numbers_of(row.object(self.metrics), count) if self.metrics else {}
+        row.skip(*metrics)  # some rows repeat them flat
+        draft.add_metrics(metrics)
+
+    def _add_conversation(self, draft: Draft, row: Row, count: Count) -> None:
+        """Sets the conversation. Raises RowError if the row has none where it should."""
+        if self.messages and (row.has(self.messages) or not self.prompt):
+            value = row.get(self.messages)
+            draft.converse(dialogue([] if value is None else value, self.messages, count))
+        elif self.prompt:
+            names = self.completion.split()
+            name = next((name for name in names if row.has(name)), names[0])
+            completion = row.get(name)
+            fields = (self.prompt, name)
+            draft.converse(*parse_exchange(row.get(self.prompt), completion, count, fields))
+            if isinstance(completion, str):
+                draft.tool_events = None  # a plain string says nothing about tools
+        if self.prompt and draft.messages is None:
+            raise RowError("a dialogue: expected at least one message")
 
     def stop_of(self, row: Row, count: Count) -> StopReason | None:
         """Returns a row's stop reason in a rollout's terms, or None; `count` gets unknown ones."""

@@ -23,14 +23,13 @@ from meta_agent.readers.formats._format import (
     CERTAIN,
     ERROR_CHARS,
     Attached,
-    Count,
     Format,
     Keys,
     identity_by,
     numbers_of,
     rows_under,
 )
-from meta_agent.readers.formats._messages import parse_messages
+from meta_agent.readers.formats._messages import Count, parse_messages
 from meta_agent.readers.formats._row import Row, RowError, as_object, has
 from meta_agent.readers.formats._tokens import calls_of, joined
 
@@ -123,6 +122,7 @@ ATIF: Final = Format(
 _TRIAL: Final = Keys(
     task="task_name",
     policy="agent_info.model_info.name",
+    needs="task_name",
     usd="agent_result.cost_usd",
     tokens="agent_result.n_input_tokens agent_result.n_output_tokens",
     skip="id trial_name trial_uri task_id task_checksum source config started_at finished_at"
@@ -140,7 +140,7 @@ def _claims_trial(value: JSON) -> int:
 
 
 def _read_trial(row: Row, count: Count) -> Draft:
-    about = _TRIAL.draft(row, count, needs_task=True)
+    about = _TRIAL.draft(row, count)
     trajectory, failed = row.object(_TRAJECTORY), row.object("exception_info")
     draft = _read_atif(trajectory, count) if trajectory else Draft()
     draft.task_key, draft.group = about.task_key, None

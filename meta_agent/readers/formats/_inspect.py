@@ -14,8 +14,8 @@ from typing import Final
 from meta_agent.core.protocols import JSON, Message, RolloutFailure
 from meta_agent.domains.formats.files import Placed
 from meta_agent.readers.formats._draft import Draft, cost_of
-from meta_agent.readers.formats._format import CERTAIN, ERROR_CHARS, Count, Format, Keys
-from meta_agent.readers.formats._messages import parse_messages, text_of
+from meta_agent.readers.formats._format import CERTAIN, ERROR_CHARS, Format, Keys
+from meta_agent.readers.formats._messages import Count, parse_messages, text_of
 from meta_agent.readers.formats._row import Row, RowError, as_object, finite, has
 
 _LETTERS: Final = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from meta_agent.core.protocols import JSON, Message
-from meta_agent.readers.formats._row import RowError, as_object, excerpt
+from meta_agent.readers.formats._row import RowError, as_object, excerpt, has
 
 ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _ROLE_OF: Final = {"developer": "system", "function": "tool"}
@@ -36,6 +36,18 @@ def parse_messages(value: JSON, field: str, count: Count) -> list[Message]:
         for i, item in enumerate(value)
         for message in _in_chat_form(item)
     ]
+
+
+def dialogue(value: JSON, field: str, count: Count) -> list[Message]:
+    """Returns the messages of a list, also if some are items of OpenAI's Responses form.
+
+    Raises RowError, which names `field`, for other values. `count` gets names of omitted parts.
+    """
+    # Items of the Responses form have no role: a call, its output, or reasoning.
+    of_responses = isinstance(value, list) and any(
+        has(item, "type") and "role" not in item for item in value
+    )
+    return (messages_of_items if of_responses else parse_messages)(value, field, count)
 
 
 def parse_exchange(

@@ -7,9 +7,9 @@ from typing import Final
 
 from meta_agent.core.protocols import JSON, Message, RolloutFailure, StopReason
 from meta_agent.readers.formats._draft import Draft
-from meta_agent.readers.formats._format import Count, Format, Keys, having
-from meta_agent.readers.formats._messages import messages_of_items, parse_exchange, parse_messages
-from meta_agent.readers.formats._row import Row, RowError, as_object, has
+from meta_agent.readers.formats._format import Format, Keys, having
+from meta_agent.readers.formats._messages import Count, messages_of_items
+from meta_agent.readers.formats._row import Row, as_object
 from meta_agent.readers.formats._tokens import calls_of, joined
 
 # --- dialogues ------------------------------------------------------------------------------------
@@ -34,6 +34,9 @@ _DIALOGUE: Final = Keys(
     stop="stop_reason finish_reason",
     stops=_FINISH,
     flags="flags",
+    messages="messages",
+    prompt="prompt",
+    completion="completion response",
 )
 _PAIRS: Final = (("prompt", "completion"), ("prompt", "response"))
 
@@ -47,40 +50,12 @@ def _claims_dialogue(value: JSON) -> int:
     return int(any(all(isinstance(v, str | list) and v for v in pair) for pair in pairs))
 
 
-def _read_dialogue(row: Row, count: Count) -> Draft:
-    draft = _DIALOGUE.draft(row, count)
-    messages, n_before = _messages(row, count)
-    if not messages:
-        raise RowError("field messages: expected at least one message")
-    draft.converse(messages, n_before)
-    if isinstance(row.values.get("completion", row.values.get("response")), str):
-        draft.tool_events = None  # a plain string says nothing about tools
-    return draft
-
-
-def _messages(row: Row, count: Count) -> tuple[list[Message], int | None]:
-    """Returns the messages, and how many are the prompt, or None if the row does not say."""
-    if "messages" in row.values:
-        items = row.get("messages")
-        # Items of the Responses form have no role: a call, its output, or reasoning.
-        of_responses = isinstance(items, list) and any(
-            has(item, "type") and "role" not in item for item in items
-        )
-        parse = messages_of_items if of_responses else parse_messages
-        return parse(items, "messages", count), None
-    prompt, completion = next(
-        (p for p in _PAIRS if has(row.values, *p)), ("messages", "completion")
-    )
-    texts = row.get(prompt), row.get(completion)
-    return parse_exchange(*texts, count, (prompt, completion))
-
-
 DIALOGUES: Final = Format(
     "openai-messages",
     "dialogues of OpenAI's or Anthropic's form",
     "messages, or prompt and completion",
     _claims_dialogue,
-    _read_dialogue,
+    _DIALOGUE.draft,
 )
 
 # --- NeMo Gym -------------------------------------------------------------------------------------
@@ -97,17 +72,16 @@ _NEMO_GYM: Final = Keys(
     outcome="outcome resolved",
     tokens="response.usage.total_tokens",
     inputs="extracted_model_code extracted_model_output result metadata",
-    skip="responses_create_params response log_dir verifier_metadata",
+    needs="responses_create_params response",
+    skip="log_dir verifier_metadata",
     stops={"completed": "returned", "max_output_tokens": "length", "max_steps": "turn_limit"},
 )
 _TIMES: Final = ("eval_sandbox_start_time_taken", "patch_verification_time_taken")
 
 
 def _read_nemo_gym(row: Row, count: Count) -> Draft:
-    params, response = row.object("responses_create_params"), row.object("response")
-    if not params or not response:
-        raise RowError("fields responses_create_params and response: expected two objects")
     draft = _NEMO_GYM.draft(row, count)
+    params, response = row.object("responses_create_params"), row.object("response")
     prompt = messages_of_items(params.get("input"), "responses_create_params.input", count)
     if params.get("instructions"):
         prompt.insert(0, {"role": "system", "content": str(params.get("instructions"))})

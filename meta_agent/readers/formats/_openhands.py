@@ -15,14 +15,16 @@ from typing import Final
 
 from meta_agent.core.protocols import JSON, RolloutFailure, StopReason, ToolEvent
 from meta_agent.readers.formats._draft import Draft
-from meta_agent.readers.formats._format import CERTAIN, ERROR_CHARS, Count, Format, Keys
-from meta_agent.readers.formats._messages import parse_messages
+from meta_agent.readers.formats._format import CERTAIN, ERROR_CHARS, Format, Keys
+from meta_agent.readers.formats._messages import Count, parse_messages
 from meta_agent.readers.formats._row import Row, RowError, as_object, has
 
 _KEYS: Final = Keys(
     task="instance_id",
     policy="metadata.llm_config.model metadata.llm.model",
     outcome="report.resolved test_result.report.resolved",
+    needs="instance_id",
+    patch="test_result.git_patch",
     usd="metrics.accumulated_cost",
     tokens="metrics.accumulated_token_usage.prompt_tokens"
     " metrics.accumulated_token_usage.completion_tokens",
@@ -59,7 +61,7 @@ def _identity(row: Row, path: Path) -> JSON:
 
 
 def _read(row: Row, count: Count) -> Draft:
-    draft = _KEYS.draft(row, count, needs_task=True)
+    draft = _KEYS.draft(row, count)
     messages = parse_messages(list(_merged(row.items("history") or (), count)), "history", count)
     draft.converse(messages)
     events = draft.tool_events or []
@@ -70,10 +72,7 @@ def _read(row: Row, count: Count) -> Draft:
     if "attempt" in row.values:
         draft.sample_idx = max(0, (row.integer("attempt") or 1) - 1)
     draft.cost = {name: amount for name, amount in draft.cost.items() if amount}
-    result = row.object("test_result")
-    patch = result.get("git_patch")
-    if isinstance(patch, str) or (patch is None and "git_patch" in result.values):
-        draft.verifier_inputs, draft.domain = {"patch": patch or ""}, "swe"
+    draft.domain = "swe" if draft.verifier_inputs else ""
     return draft
 
 

@@ -158,7 +158,7 @@ class Reading:
             self.tally.skip(error.reason, placed.place, error.shown)
             return
         if isinstance(draft, Draft):
-            if format_.layout == "document" and draft.task_key is None:
+            if format_.named_by_file and draft.task_key is None:
                 draft.task_key = _stem(path)
             if draft.caveat:
                 self.tally.caveats[draft.caveat] += 1

@@ -11,9 +11,10 @@ from meta_agent.core.registry import Registry
 from meta_agent.core.rollouts.record import from_json, tokens_from_json
 from meta_agent.readers.formats._agents import MINI_SWE_AGENT, SWE_AGENT
 from meta_agent.readers.formats._benchmarks import PREDICTIONS, REPORTS, TAU_BENCH
-from meta_agent.readers.formats._format import Count, Format, having
+from meta_agent.readers.formats._format import Format, having
 from meta_agent.readers.formats._harbor import ATIF, HARBOR
 from meta_agent.readers.formats._inspect import INSPECT
+from meta_agent.readers.formats._messages import Count
 from meta_agent.readers.formats._openai import DIALOGUES, NEMO_GYM
 from meta_agent.readers.formats._openhands import OPENHANDS
 from meta_agent.readers.formats._row import Row, RowError, has

@@ -14,6 +14,7 @@ from typing import Any
 from meta_agent.core.protocols import JSON
 
 _SHOWN_CHARS = 60
+_EMPTY: tuple[JSON, ...] = (None, "", [], {})
 
 
 class RowError(Exception):
@@ -76,6 +77,13 @@ class Row:
         self.used.add(name)
         return self.values.get(name)
 
+    def has(self, name: str) -> bool:
+        """Returns True if the row has a field, which may be null."""
+        head, dot, rest = name.partition(".")
+        if dot and name not in self.values:
+            return self.object(head).has(rest)
+        return name in self.values
+
     def text(self, *names: str) -> str | None:
         """Returns the first value of these fields, or None. Raises RowError if it is no string."""
         text: str | None = self._first(names, (str,), "a string")
@@ -136,7 +144,8 @@ class Row:
         return [
             f"{self.prefix}{name}"
             for name, value in self.values.items()
-            if name not in self.used and not _is_empty(value)
+            if name not in self.used
+            and not any(value is nothing or value == nothing for nothing in _EMPTY)
         ]
 
     def _first(self, names: Sequence[str], kinds: tuple[type, ...], wish: str) -> Any:
@@ -148,8 +157,3 @@ class Row:
                 raise self.need(name, wish)
             return value
         return None
-
-
-def _is_empty(value: JSON) -> bool:
-    empty: tuple[JSON, ...] = (None, "", [], {})
-    return any(value is nothing or value == nothing for nothing in empty)

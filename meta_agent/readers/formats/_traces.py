@@ -17,13 +17,12 @@ from meta_agent.readers.formats._draft import Draft, cost_of
 from meta_agent.readers.formats._format import (
     CERTAIN,
     ERROR_CHARS,
-    Count,
     Format,
     identity_by,
     numbers_of,
     rows_under,
 )
-from meta_agent.readers.formats._messages import parse_messages
+from meta_agent.readers.formats._messages import Count, parse_messages
 from meta_agent.readers.formats._row import Row, RowError, as_object, has
 
 _EPISODE: Final = "episode"

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Final
 
 from meta_agent.core.protocols import JSON, RolloutFailure, StopReason
 from meta_agent.readers.formats._draft import Draft, digest
 from meta_agent.readers.formats._format import (
     ERROR_CHARS,
     Attached,
-    Count,
     Format,
     Keys,
     having,
     identity_by,
-    numbers_of,
 )
-from meta_agent.readers.formats._messages import parse_exchange
-from meta_agent.readers.formats._row import Row, RowError, finite, has
+from meta_agent.readers.formats._messages import Count, parse_exchange
+from meta_agent.readers.formats._row import Row, finite, has
 from meta_agent.readers.formats._tokens import calls_of, joined
 
 # --- verifiers and prime-rl -----------------------------------------------------------------------
@@ -30,7 +28,9 @@ _RUN: Final = "run_metadata"
 _VERIFIERS: Final = Keys(
     task="example_id",
     reward="reward",
+    metrics="metrics",
     advantage="advantage",
+    needs="example_id",
     tokens="token_usage.input_tokens token_usage.output_tokens",
     inputs="answer info",
     skip="error_chain long_error_chain tool_defs oai_tools tools is_completed token_usage",
@@ -39,7 +39,7 @@ _TIMES: Final = ("generation_ms", "scoring_ms", "total_ms")
 
 
 def _read_verifiers(row: Row, count: Count) -> Draft:
-    draft = _VERIFIERS.draft(row, count, needs_task=True)
+    draft = _VERIFIERS.draft(row, count)
     if failure := row.get("error"):
         if has(failure, "error", "error_chain_str"):
             failure = f"{failure['error']}: {failure['error_chain_str']}"
@@ -60,10 +60,6 @@ def _read_verifiers(row: Row, count: Count) -> Draft:
     steps = row.items("trajectory") or []
     names = ("prompt_ids", "completion_ids", "completion_logprobs")
     draft.tokens = joined(calls_of((s.get("tokens") for s in steps if isinstance(s, dict)), names))
-    metrics = numbers_of(row.object("metrics"), count)
-    row.used.update(metrics)  # some rows repeat them flat
-    draft.weights = dict.fromkeys(metrics, 0.0) if draft.rewards else {}
-    draft.rewards = {**(draft.rewards or {}), **metrics} or None
     return draft
 
 
@@ -125,29 +121,20 @@ VERIFIERS: Final = Format(
 # (`log_extra`) is not a reward; it is told apart by its type. A group is a prompt at a step. The
 # table has no outcome, stop reason or reward weights: the total reward is the plain sum.
 
-_TRL: Final = Keys(advantage="advantage")
+_TRL: Final = Keys(
+    prompt="prompt",
+    completion="completion",
+    step="step",
+    advantage="advantage",
+    needs="prompt completion",
+)
 _TRL_OWN: Final = ("step", "prompt", "completion", "advantage")
 
 
 def _read_trl(row: Row, count: Count) -> Draft:
-    prompt, completion = (_without_nulls(row.get(name)) for name in ("prompt", "completion"))
-    if prompt is None or completion is None:
-        raise RowError("fields prompt and completion: expected both, but one is empty")
-    draft = _TRL.draft(row, count)
-    draft.converse(*parse_exchange(prompt, completion, count))
-    draft.messages, draft.turns = draft.messages or [], draft.turns or 0
-    if isinstance(completion, str):
-        draft.tool_events = None  # a plain string says nothing about tools
-    _of_step(draft, row.integer("step"))
+    draft = _TRL.draft(Row(_without_nulls(row.values), used=row.used), count)
     draft.rewards = _trl_rewards(row, count)
     return draft
-
-
-def _of_step(draft: Draft, step: int | None) -> None:
-    """Sets a draft's group and policy version. Attempts at one prompt in one step form a group."""
-    draft.group = f"prompt-{digest(list(draft.prompt))[:12]}@{step}"
-    if step is not None:
-        draft.detail, draft.version = {"step": step}, f"step-{step}"
 
 
 def _without_nulls(value: JSON) -> JSON:
@@ -177,7 +164,6 @@ TRL: Final = Format(
     "step, prompt, completion, advantage, one column per reward",
     having("step", "prompt", "completion", claim=2),
     _read_trl,
-    layout="parquet",
 )
 
 # --- verl -----------------------------------------------------------------------------------------
@@ -186,28 +172,26 @@ TRL: Final = Format(
 # What else a reward function returned stands beside it: numbers become reward components of weight
 # 0, and `acc` of true, false, 1 or 0, which verl takes for its accuracy, is the outcome.
 
-_VERL: Final = Keys(group="uid", skip="request_id index")
+_VERL: Final = Keys(
+    group="uid",  # dumps of older versions lack it
+    prompt="input",
+    completion="output",
+    step="step",
+    needs="input output",
+    skip="request_id index",
+)
 
 
 def _read_verl(row: Row, count: Count) -> Draft:
-    text, reply, step = row.text("input"), row.text("output"), row.integer("step")
-    if text is None or reply is None:
-        raise RowError("fields input and output: expected text in both, but one is empty")
     draft = _VERL.draft(row, count)
-    prompt: dict[str, Any] = {"role": "user", "content": text}
-    draft.converse([prompt, {"role": "assistant", "content": reply}])
-    draft.tool_events = None
-    uid = draft.group  # verl's own name of a group; dumps of older versions lack it
-    _of_step(draft, step)
-    draft.group = f"{uid}@{step}" if uid else draft.group
     score, truth = row.number("score"), row.get("gts")
     draft.verifier_inputs = {} if truth is None else {"answer": truth}
     draft.outcome = row.flag("acc") if row.values.get("acc") in (0, 1) else None
+    draft.rewards = None if score is None else {"score": score}
     rest = {name: finite(value) for name, value in row.values.items() if name not in row.used}
-    beside = {name: number for name, number in rest.items() if number is not None}
-    row.used.update(beside)
-    draft.rewards = ({} if score is None else {"score": score}) | beside or None
-    draft.weights = {} if score is None else dict.fromkeys(beside, 0.0)
+    metrics = {name: number for name, number in rest.items() if number is not None}
+    row.skip(*metrics)
+    draft.add_metrics(metrics)
     return draft
 
 
