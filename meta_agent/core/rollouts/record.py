@@ -44,12 +44,8 @@ class _Event(TypedDict):
     ok: bool
 
 
-@with_config(_STRICT)
-class _View(TypedDict):
-    turn: int
-    kept: int
-    lost: int
-    gone: list[Any]
+_View = TypedDict("_View", {"turn": int, "kept": int, "lost": int, "gone": list[Any]})
+with_config(_STRICT)(_View)
 
 
 @with_config(_STRICT)
