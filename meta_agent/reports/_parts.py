@@ -196,6 +196,11 @@ class CandidateView(Recorded):
         return str(self.hypothesis.get("statement", ""))
 
     @property
+    def change(self) -> str:
+        """Returns what the hypothesis changes, without what it predicts."""
+        return self.statement.removeprefix("if ").partition(" then ")[0]
+
+    @property
     def effect(self) -> Effect | None:
         return parse_effect((self.verdict or {}).get("effect"))
 

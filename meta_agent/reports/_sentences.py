@@ -224,7 +224,7 @@ def _reasons(state: RunState, where: str) -> list[Sentence]:
     reasons = []
     if carriers := _carriers(state) or _waiting(state):
         parts = [
-            f"{candidate.short_id}, {_then(candidate)} ({_share(candidate)})"
+            f"{candidate.short_id}, {one_line(candidate.change, 120)} ({_share(candidate)})"
             for candidate in carriers
         ]
         words = f"{'; '.join(parts)}."
@@ -338,8 +338,3 @@ def _best_refused(state: RunState) -> CandidateView | None:
 def _share(candidate: CandidateView) -> str:
     gain = _gain(candidate)
     return f"{candidate.label}, {points(gain.delta)} points" if gain else candidate.label
-
-
-def _then(candidate: CandidateView) -> str:
-    """Returns what the candidate's hypothesis changes, without its prediction."""
-    return one_line(candidate.statement.removeprefix("if ").partition(" then ")[0], 120)

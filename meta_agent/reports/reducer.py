@@ -22,6 +22,7 @@ from meta_agent.core.ledger import WAIT, Event, Ledger, RunRow, Step
 from meta_agent.core.ledger.kinds import KINDS
 from meta_agent.core.ledger.waiting import Waits
 from meta_agent.core.protocols import JSON
+from meta_agent.reports._course import course_of
 from meta_agent.reports._parts import (
     AnalysisView,
     CandidateView,
@@ -59,8 +60,10 @@ def reduce(ledger: Ledger, run: str | None = None) -> RunState:
     )
     if row.exit_reason is None:
         state.waits = Waits.read(ledger.folder, row.run, state.owner)
-    for step in ledger.steps(row.run):
+    steps = ledger.steps(row.run)
+    for step in steps:
         apply_step(state, step)
+    state.course = course_of(steps)
     for step in ledger.steps(kind="revert"):  # by a person, after any run
         apply_step(state, step)
     for event in ledger.events(row.run):

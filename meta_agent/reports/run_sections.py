@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -48,6 +48,7 @@ from meta_agent.reports._parts import CandidateView, CellView, SkillView, parse_
 from meta_agent.reports._sentences import progress, sentences
 from meta_agent.reports.evidence_sections import evidence_section
 from meta_agent.reports.sections import (
+    Attempts,
     Block,
     Cell,
     Facts,
@@ -93,10 +94,11 @@ def status(state: RunState) -> list[Section]:
     return present(*sections, Section(_spend_by_role(state)), _changes(state))
 
 
-def page(state: RunState, *, every_metric: bool = False) -> Page:
+def page(state: RunState, *, every_metric: bool = False, attempts: Attempts | None = None) -> Page:
     """Returns everything that is known about a run, for `report` on a terminal and as a page.
 
-    With `every_metric`, the line on how to see the other metrics is left out.
+    With `every_metric`, the line on how to see the other metrics is left out. `attempts` is the
+    map of stored attempts.
     """
     config = state.config
     lines = [
@@ -106,8 +108,9 @@ def page(state: RunState, *, every_metric: bool = False) -> Page:
     sections = present(
         Section([Facts(_sentence_rows(state))], "", SENTENCES),
         Section([Facts(_present_rows(state))] if state.exit_reason != "done" else []),
+        _way(state),
         _claims(state),
-        *_details(state),
+        *_details(state, [attempts] if attempts else []),
         _training(state),
         evidence_section(state.evidence, every_metric=every_metric),
         _settings(state),
@@ -160,10 +163,11 @@ def _wait_row(wait: Wait) -> str:
     return "; ".join(filter(None, (wait.subject, lasting, wait.progress)))
 
 
-def _details(state: RunState) -> Iterator[Section]:
+def _details(state: RunState, attempts: Sequence[Attempts] = ()) -> Iterator[Section]:
     """Yields what was tried, what it brought and what it cost."""
     yield _bundles(state)
     yield _candidates(state)
+    yield Section(list(attempts), "Attempts", "attempts")
     yield _people(state)
     yield _skills(state)
     yield _spend(state)
@@ -224,13 +228,18 @@ def _parked(state: RunState) -> str:
     return f"parked, waits for a person: meta-agent approve {subjects}{state.workspace_flag}"
 
 
+def _way(state: RunState) -> Section:
+    return Section([run_figures.way(state), run_figures.way_table(state)], "How it went", "way")
+
+
 def _claims(state: RunState) -> Section:
     """Returns what is handed over and why, and one table of figures with what each compares."""
     words = handover_words(state)
     rows: list[tuple[str, Cell]] = [("handed over", Words(words, "strong"))] if words else []
     facts = Facts([*rows, *outcome_facts(state), *claim_facts(state)])
     table = Table(_FIGURE_COLUMNS, list(figures(state)), whole=(0, 1), limit=0)
-    return Section([run_figures.vault(state), table, facts], "What is claimed", "claims")
+    chart = [] if run_figures.way(state).rows else [run_figures.vault(state)]
+    return Section([*chart, table, facts], "What is claimed", "claims")
 
 
 def _changes(state: RunState) -> Section:
@@ -285,8 +294,8 @@ def _row(candidate: CandidateView) -> tuple[Cell, ...]:
         candidate.short_id,
         candidate.label,
         Words(verdict_word(candidate), kind="" if _is_doubtful(candidate) else candidate.kind),
-        effect_text(candidate.estimate),
-        candidate.statement if candidate.merge else "; ".join(candidate.reasons[:2]),
+        effect_text(candidate.estimate) if candidate.estimate else "",
+        "; ".join((candidate.change, *(() if candidate.merge else candidate.reasons[:2]))),
     )
 
 
@@ -409,7 +418,8 @@ def _spend(state: RunState) -> Section:
     if state.replay:
         nobody = "Replies came from a recording: no model was asked or paid."
     by_role = _spend_by_role(state) or [Words(nobody, "dim")]
-    return Section([Words(spend_line(state)), *by_role], "Spend", "spend")
+    figures = [run_figures.hours(state), run_figures.money(state)]
+    return Section([Words(spend_line(state)), *figures, *by_role], "Time and money", "spend")
 
 
 def _spend_by_role(state: RunState) -> list[Block]:

@@ -79,7 +79,7 @@ class Folds(NamedTuple):
 # --- figures: drawn on pages alone; every number in one also stands in a table or a fact ---------
 
 
-PALETTE_SIZE: Final = 6
+PALETTE_SIZE: Final = 10
 
 
 class Interval(NamedTuple):
@@ -113,14 +113,79 @@ class Intervals(NamedTuple):
 
 
 class Curves(NamedTuple):
-    """Line charts over the training step, by metric, with one legend (name and colour) for all."""
+    """Line charts over the training step, by metric, with one legend (name and colour) for all.
+
+    The colour `PALETTE_SIZE` is a grey, for curves that have no colour of their own.
+    """
 
     legend: Sequence[tuple[str, int]]
     charts: Sequence[tuple[str, Sequence[Curve]]]
     caption: str = ""
 
 
-Block = Words | Facts | Table | Patch | Message | Folds | Intervals | Curves
+class Mark(NamedTuple):
+    """A point of a `Way`: attempts, a share in percent, and the number that the table names it by.
+
+    `kind` says what was measured; `kept` says whether the search went on from it.
+    """
+
+    at: int
+    percent: float
+    number: int
+    kind: str
+    text: str
+    kept: bool = True
+
+
+class Way(NamedTuple):
+    """A chart of clean success over attempts. `ends` are measurements on other tasks."""
+
+    title: str
+    rows: Sequence[Mark]
+    ends: Sequence[Interval] = ()
+    caption: str = ""
+
+
+class Bars(NamedTuple):
+    """Bars from zero, each with a label, a length and the same length as text."""
+
+    title: str
+    rows: Sequence[tuple[str, float, str]]
+    caption: str = ""
+
+
+AttemptStatus = Literal["solved", "failed", "flagged", "lost"]
+
+
+class Attempt(NamedTuple):
+    """One attempt at one task: how it ended, and what was written after its version's prompt."""
+
+    status: AttemptStatus
+    words: str
+    messages: Sequence[Message] = ()
+    number: int = 0
+
+
+class TaskRow(NamedTuple):
+    """A task, and the attempts of each version at it; without attempts the version's are empty."""
+
+    key: str
+    words: str
+    attempts: Sequence[Sequence[Attempt]]
+
+
+class Attempts(NamedTuple):
+    """A map of versions against tasks, and the conversations that its cells lead to."""
+
+    versions: Sequence[str]
+    rows: Sequence[TaskRow]
+    prompts: Sequence[Sequence[Message]]
+    """By version, the messages that all of its attempts begin with."""
+    caption: str = ""
+
+
+Figure = Intervals | Curves | Way | Bars | Attempts
+Block = Words | Facts | Table | Patch | Message | Folds | Figure
 
 
 class Section(NamedTuple):

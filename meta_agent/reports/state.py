@@ -20,6 +20,7 @@ from meta_agent.core.errors import ConfigError
 from meta_agent.core.ledger import Spend, Step
 from meta_agent.core.ledger.waiting import FROZEN_SEC, Wait, Waits, stalled
 from meta_agent.core.protocols import JSON
+from meta_agent.reports._course import Course
 from meta_agent.reports._money import by_role_json, total_usd, usd_of
 from meta_agent.reports._parts import (
     AnalysisView,
@@ -65,6 +66,7 @@ class RunState:
     decisions: list[DecisionView] = field(default_factory=list)
     evidence: list[EvidenceView] = field(default_factory=list)
     skills: list[SkillView] = field(default_factory=list)
+    course: Course = field(default_factory=Course)
     metrics: dict[str, list[MetricPoint]] = field(default_factory=lambda: defaultdict(list))
     spend: dict[str, Spend] = field(default_factory=dict)
     rollouts: int = 0
