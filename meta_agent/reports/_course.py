@@ -170,15 +170,12 @@ def _repeated(
     shares: object, evaluated: Sequence[int], kind: PointKind, word: str
 ) -> Iterator[Point]:
     """Yields a point for each share of one step, at the last evaluations before the step."""
-    values = [share for share in shares if isinstance(share, float)] if _is_list(shares) else []
+    listed = shares if isinstance(shares, list) else []
+    values = [share for share in listed if isinstance(share, float)]
     values = values[1:] if kind == "imitation" else values  # the first is of no pass
     places = list(evaluated[-len(values) :]) if values else []
     for number, (at, share) in enumerate(zip(places, values[-len(places) :], strict=True), 1):
         yield Point(at, share, kind, f"{word} {number}")
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, list)
 
 
 def _short(candidate: str) -> str:

@@ -171,7 +171,9 @@ def way_chart(way: Way, width: int, height: int) -> Chart:
     ends = [
         End(
             last + _END_PX * (place + 0.5),
-            *(round(y(value), 1) for value in (end.middle, end.low, end.high)),
+            round(y(end.middle), 1),
+            round(y(end.low), 1),
+            round(y(end.high), 1),
             end.label.partition(",")[0],
             f"{end.label}: {end.text}",
         )
