@@ -36,7 +36,7 @@ class Point(NamedTuple):
     label: str
 
     @property
-    def kept(self) -> bool:
+    def is_kept(self) -> bool:
         """Returns True if the search went on from what was measured."""
         return self.kind != "dropped"
 
@@ -69,19 +69,19 @@ def course_of(steps: Iterable[Step]) -> Course:
     """Returns the course of a run from its steps, in any order; unfinished ones are left out."""
     done = [step for step in steps if step.finished_at is not None]
     done.sort(key=lambda step: (step.finished_at or 0.0, step.seq))
-    course, made, tried = Course(), 0, _Tried()
+    course, attempts_made, tried = Course(), 0, _Tried()
     evaluated: list[int] = []  # attempts made when each evaluation on search tasks ended
     for step in done:
         fields: Mapping[str, Any] = step.fields
-        made += int(fields.get("rollouts") or 0)
+        attempts_made += int(fields.get("rollouts") or 0)
         if step.kind == "eval" and step.intent.get("split") == "search":
-            evaluated.append(made)
+            evaluated.append(attempts_made)
             if isinstance(shard := fields.get("shard"), dict):
                 course.shards.append(str(shard.get("name")))
         _name_commits(course.names, step, fields)
         if step.kind == "train":
             _stage(course, step, fields)
-        course.points += _points(step, fields, made, evaluated, tried, course.points)
+        course.points += _points(step, fields, attempts_made, evaluated, tried, course.points)
     course.seconds = _seconds(done)
     return course
 
@@ -118,7 +118,7 @@ class _Tried:
 def _points(
     step: Step,
     fields: Mapping[str, Any],
-    made: int,
+    attempts_made: int,
     evaluated: Sequence[int],
     tried: _Tried,
     before: list[Point],
@@ -126,19 +126,19 @@ def _points(
     share = fields.get("clean_success")
     match step.kind:
         case "baseline" if isinstance(share, float):
-            yield Point(made, share, "start", "the start")
+            yield Point(attempts_made, share, "start", "the start")
         case "race" if _CANDIDATE.search(name := str(fields.get("of"))):
             share, word = tried.add(fields), fields.get("word")
             if share is not None and word in ("kept", "dropped"):
                 kind: PointKind = "edit" if word == "kept" else "dropped"
-                yield Point(made, share, kind, _short(name))
+                yield Point(attempts_made, share, kind, _short(name))
         case "lead" if _joined(name := str(fields.get("candidate")), before):
-            kept = [point for point in before if point.kept]
-            yield Point(made, kept[-1].share, "edit", _short(name))
+            line = [point for point in before if point.is_kept]
+            yield Point(attempts_made, line[-1].share, "edit", _short(name))
         case "cell" if isinstance(share, float):
             place = fields.get("generation"), fields.get("name")
-            tried.chosen[place] = made
-            yield Point(made, share, "dropped", f"g{place[0]} {place[1]}")
+            tried.chosen[place] = attempts_made
+            yield Point(attempts_made, share, "dropped", f"g{place[0]} {place[1]}")
         case "bundle":
             _keep_chosen(before, f"g{fields.get('generation')} {fields.get('chosen')}")
         case "passes":
@@ -149,7 +149,7 @@ def _points(
             yield from _repeated(values, evaluated, "training", "training")
         case "leg" if isinstance(share, float):
             kind = "dropped" if fields.get("harm") else "leg"
-            yield Point(made, share, kind, f"leg {int(fields.get('leg') or 0) + 1}")
+            yield Point(attempts_made, share, kind, f"leg {int(fields.get('leg') or 0) + 1}")
 
 
 def _joined(candidate: str, before: Sequence[Point]) -> bool:
@@ -186,13 +186,17 @@ def _short(candidate: str) -> str:
 
 
 def _stage(course: Course, step: Step, fields: Mapping[str, Any]) -> None:
-    seed, own, total = step.intent.get("seed"), step.intent.get("steps"), fields.get("steps")
-    if not (isinstance(seed, int) and isinstance(own, int) and isinstance(total, int)):
+    seed, stage_steps, total = (
+        step.intent.get("seed"),
+        step.intent.get("steps"),
+        fields.get("steps"),
+    )
+    if not (isinstance(seed, int) and isinstance(stage_steps, int) and isinstance(total, int)):
         return
     course.steps_of[str(fields.get("policy"))] = total
     imitates = step.key.endswith("-imitates")
-    if imitates or total > own:
-        course.stages[seed, own] = Stage(total - own, imitates)
+    if imitates or total > stage_steps:
+        course.stages[seed, stage_steps] = Stage(total - stage_steps, imitates)
 
 
 def _name_commits(names: dict[str, str], step: Step, fields: Mapping[str, Any]) -> None:

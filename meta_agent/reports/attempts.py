@@ -62,7 +62,7 @@ def attempts_of(state: RunState) -> Attempts:
     for task in order[:MOST_TASKS]:
         each = [by_version[version].get(task, []) for version in versions]
         cells = [
-            _shown(attempts, len(prompt)) for attempts, prompt in zip(each, prompts, strict=True)
+            _cell(attempts, len(prompt)) for attempts, prompt in zip(each, prompts, strict=True)
         ]
         room -= sum(_size(attempt) for cell in cells for attempt in cell)
         if room < 0:
@@ -95,7 +95,7 @@ def _solved(
     )
 
 
-def _shown(attempts: Sequence[Attempted], prompt: int) -> list[Attempt]:
+def _cell(attempts: Sequence[Attempted], prompt: int) -> list[Attempt]:
     """Returns the attempts of a cell: the first of each status with its conversation."""
     first = {attempt.status: attempt for attempt in reversed(attempts)}
     return [
@@ -124,10 +124,10 @@ def _common(every: Iterable[Sequence[Attempted]]) -> list[Message]:
 def _question(cells: Sequence[Sequence[Attempted]], prompts: Sequence[Sequence[Message]]) -> str:
     """Returns the first thing that the first attempt was asked after its prompt, on one line."""
     for cell, prompt in zip(cells, prompts, strict=True):
-        asked = (
+        question = (
             text for each in cell for who, text in each.messages[len(prompt) :] if who == "user"
         )
-        if question := next(asked, ""):
+        if question := next(question, ""):
             return one_line(question, 160)
     return ""
 

@@ -44,7 +44,7 @@ _POINT_WORDS: Final[Mapping[str, str]] = {
 def way(state: RunState) -> Way:
     """Returns a chart of clean success over attempts; one without rows if it has no two points."""
     marks = [
-        Mark(point.at, 100 * point.share, number, point.kind, point.label, point.kept)
+        Mark(point.at, 100 * point.share, number, point.kind, point.label, point.is_kept)
         for number, point in enumerate(state.course.points, 1)
     ]
     sides = (("start, vault", state.baseline), ("end, vault", state.final))
@@ -73,7 +73,7 @@ def _point_words(state: RunState, point: Point) -> str:
     for candidate in state.candidates.values():
         if candidate.short_id == point.label:
             words = candidate.change
-    end = "" if point.kept else " (dropped)"
+    end = "" if point.is_kept else " (dropped)"
     return f"{point.label}{end}{': ' * bool(words)}{one_line(words, 120)}"
 
 
@@ -181,9 +181,9 @@ def _caption(flat: Sequence[str]) -> str:
 
 
 def _legend(colours: Mapping[str, int]) -> list[tuple[str, int]]:
-    own = [(name, colour) for name, colour in colours.items() if colour < PALETTE_SIZE]
-    others = len(colours) - len(own)
-    return own + [(f"{others} more", PALETTE_SIZE)] * bool(others)
+    coloured = [(name, colour) for name, colour in colours.items() if colour < PALETTE_SIZE]
+    others = len(colours) - len(coloured)
+    return coloured + [(f"{others} more", PALETTE_SIZE)] * bool(others)
 
 
 Series = Sequence[tuple[int, MetricPoint]]

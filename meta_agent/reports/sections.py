@@ -126,7 +126,7 @@ class Curves(NamedTuple):
 class Mark(NamedTuple):
     """A point of a `Way`: attempts, a share in percent, and the number that the table names it by.
 
-    `kind` says what was measured; `kept` says whether the search went on from it.
+    `kind` says what was measured; `is_kept` says whether the search went on from it.
     """
 
     at: int
@@ -134,7 +134,7 @@ class Mark(NamedTuple):
     number: int
     kind: str
     text: str
-    kept: bool = True
+    is_kept: bool = True
 
 
 class Way(NamedTuple):

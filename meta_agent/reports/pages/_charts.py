@@ -72,7 +72,7 @@ class Dot(NamedTuple):
     y: float
     number: int
     css: str
-    kept: bool
+    is_kept: bool
     words: str
     radius: int
     """A mark that would hide a number is small, and has no number itself."""
@@ -159,15 +159,15 @@ def way_chart(way: Way, width: int, height: int) -> Chart:
     x = _scale(0, max(most, 1), start + 10, last - 10)
     y = _scale(0, 100, height - bottom, top)
     marks: list[Dot] = []
-    for mark in sorted(way.rows, key=lambda mark: mark.kept):
+    for mark in sorted(way.rows, key=lambda mark: mark.is_kept):
         kind = mark.kind if mark.kind in _POINTS else "dropped"
         words = f"{mark.number}: {mark.text}, {mark.percent:.1f} % after {mark.at:,} attempts"
         place = round(x(mark.at), 1), round(y(mark.percent), 1)
-        if mark.kept and any(other.kept and other[:2] == place for other in marks):
+        if mark.is_kept and any(other.is_kept and other[:2] == place for other in marks):
             place = place[0] + 2 * _RADIUS_PX, place[1]
         hides = any(_overlap(place, other) for other in marks if other.radius == _RADIUS_PX)
-        radius = _RADIUS_PX if mark.kept and not hides else _SMALL_PX
-        marks.append(Dot(*place, mark.number, kind, mark.kept, words, radius))
+        radius = _RADIUS_PX if mark.is_kept and not hides else _SMALL_PX
+        marks.append(Dot(*place, mark.number, kind, mark.is_kept, words, radius))
     ends = [
         End(
             last + _END_PX * (place + 0.5),
@@ -181,9 +181,9 @@ def way_chart(way: Way, width: int, height: int) -> Chart:
     ]
     y_ticks = [Tick(round(y(share), 1), f"{share} %") for share in (0, 25, 50, 75, 100)]
     x_ticks = [Tick(round(x(tick), 1), f"{tick:,.0f}") for tick in _ticks(0, max(most, 1), 4)]
-    kept = [(x(mark.at), y(mark.percent)) for mark in way.rows if mark.kept]
+    corners = [(x(mark.at), y(mark.percent)) for mark in way.rows if mark.is_kept]
     return Chart(
-        width, height, start, last, x_ticks, y_ticks, (), _path(_stepped(kept)), marks, ends
+        width, height, start, last, x_ticks, y_ticks, (), _path(_stepped(corners)), marks, ends
     )
 
 
