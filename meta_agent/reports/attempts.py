@@ -124,10 +124,10 @@ def _common(every: Iterable[Sequence[Attempted]]) -> list[Message]:
 def _question(cells: Sequence[Sequence[Attempted]], prompts: Sequence[Sequence[Message]]) -> str:
     """Returns the first thing that the first attempt was asked after its prompt, on one line."""
     for cell, prompt in zip(cells, prompts, strict=True):
-        question = (
+        questions = (
             text for each in cell for who, text in each.messages[len(prompt) :] if who == "user"
         )
-        if question := next(question, ""):
+        if question := next(questions, ""):
             return one_line(question, 160)
     return ""
 
