@@ -11,18 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meta_agent.core.gate import Course, ErrorBudget, judge_diagnostics, wilson
-from meta_agent.core.gate.diagnostics import MAX_FALSE_ALARMS, MIN_DISCRIMINATION, rank_sum_p
+from meta_agent.core.gate.diagnostics import Attempt
 from meta_agent.core.gate.judge import MIN_TRAINING_SEEDS, _case, _Inputs, kind_of_pairs
 from meta_agent.core.gate.numbers.sequential import T_ALONE, WITH_SIGNS, Wealth
 from meta_agent.core.gate.numbers.statistics import Pairs, merge_equal_tasks
-from meta_agent.core.gate.validity._reward import mann_whitney_share
 from meta_agent.core.loop.plan import ALPHA
 from meta_agent.core.loop.spending import share_of
 from meta_agent.core.protocols import VerdictKind
@@ -246,58 +244,25 @@ def ended_until_it_looks_good(count: int) -> Judged:
     return both
 
 
-def best_of_numbers(count: int, versions: int = 12) -> Judged:
-    """So many meaningless numbers on as many good and bad versions, a third of either held out."""
+def best_of_numbers(count: int, tasks: int = 60, size: int = 8) -> Judged:
+    """So many meaningless numbers on attempts at as many tasks, a third of the tasks held out."""
 
     def both(draw: Draw) -> tuple[bool, bool]:
-        found, kept = [False, False], versions - versions // 3
+        found, clean = [False, False], draw.random((tasks, size)) < 0.4
         for at in range(count):
-            good, bad = draw.normal(size=(2, versions))
-            line = separation(good[:kept], bad[:kept])
+            values, known = draw.normal(size=(2, tasks, size)) > 0.5
+            attempts = [
+                Attempt("", str(task), bool(c), float(v), {"known": float(k)})
+                for task in range(tasks)
+                for c, v, k in zip(clean[task], values[task], known[task], strict=True)
+            ]
+            kept = size * (tasks - tasks // 3)
             for place, alpha in enumerate((ALPHA / (1 + at), ALPHA)):
-                found[place] = found[place] or (
-                    line is not None and _admitted(good, bad, kept, line, alpha)
-                )
+                verdict = judge_diagnostics(attempts[:kept], attempts[kept:], alpha=alpha)
+                found[place] = found[place] or verdict.kind is VerdictKind.PROMOTE
         return found[0], found[1]
 
     return both
-
-
-class Separation(NamedTuple):
-    """A threshold that tells good versions from bad ones, and the direction."""
-
-    threshold: float
-    higher_is_bad: bool
-
-
-def separation(good: Matrix, bad: Matrix) -> Separation | None:
-    """Returns the best threshold that an author finds, or None if none passes the rule."""
-    higher = mann_whitney_share(list(bad), list(good)) >= 0.5
-    sign = 1.0 if higher else -1.0
-    fine, poor = list(sign * good), list(sign * bad)
-    between = [(low + high) / 2 for low, high in pairwise(sorted({*fine, *poor}))]
-
-    def alarms(side: list[float], line: float) -> float:
-        return sum(value >= line for value in side) / len(side)
-
-    line = max(between, key=lambda place: alarms(poor, place) - alarms(fine, place))
-    tells = mann_whitney_share(poor, fine) >= MIN_DISCRIMINATION and (
-        rank_sum_p(poor, fine) <= ALPHA and alarms(fine, line) <= MAX_FALSE_ALARMS
-    )
-    return Separation(sign * line, higher) if tells else None
-
-
-def _admitted(good: Matrix, bad: Matrix, kept: int, line: Separation, alpha: float) -> bool:
-    verdict = judge_diagnostics(
-        list(good[:kept]),
-        list(bad[:kept]),
-        heldout_good=list(good[kept:]),
-        heldout_bad=list(bad[kept:]),
-        threshold=line.threshold,
-        higher_is_bad=line.higher_is_bad,
-        alpha=alpha,
-    )
-    return verdict.kind is VerdictKind.PROMOTE
 
 
 # --- the table -----------------------------------------------------------------------------------

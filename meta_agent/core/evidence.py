@@ -54,6 +54,8 @@ class Evidence:
     domain: str = ""
     quoted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Attempts that show what the conversation audit counts, by what it counts."""
+    foretells: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    """Admitted diagnostics by full name, with the AUC [low, high] by which they were admitted."""
 
     @property
     def trained(self) -> bool:
@@ -93,6 +95,7 @@ class Evidence:
             "notes": list(self.notes),
             "domain": self.domain,
             "quoted": {kind: list(attempts) for kind, attempts in self.quoted.items()},
+            "foretells": {name: list(auc) for name, auc in self.foretells.items()},
         }
 
     @classmethod
@@ -107,6 +110,7 @@ class Evidence:
             notes=tuple(data["notes"]),
             domain=data.get("domain", ""),
             quoted={kind: tuple(attempts) for kind, attempts in data.get("quoted", {}).items()},
+            foretells={name: (*auc,) for name, auc in data.get("foretells", {}).items()},
         )
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -35,6 +36,16 @@ SMALL: Final = 100
 _RENAMES: Final = "THEIRS=OURS pairs, such as question=prompt,answer=gold"
 _FORM: Final = "NAME=LIMIT pairs, such as max_turns=100,seconds=600,reasoning=high"
 _ALL_USED: Final[tuple[Split, ...]] = ("search", "confirm", "vault")
+
+_SHOWN: Final = 3
+
+
+def is_shown(task_key: str) -> bool:
+    """Returns True if authors of edits may read attempts at a task. Every third is held out.
+
+    On attempts at the others, diagnostics are judged.
+    """
+    return zlib.crc32(task_key.encode()) % _SHOWN != 0
 
 
 class Resplit:

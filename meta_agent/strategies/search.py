@@ -5,9 +5,10 @@ the search's share of the budget can try. It trains them together and without ea
 the best cell (`cells`). If no cell is clearly better than its base, it goes on from one that is at
 least above it, for the time being (a detour): a training there may show faults that were masked.
 It returns if nothing on the detour is clearly better. The search ends when no cell is above its
-base and no idea waits, or when the budget pays for no further bundle. Ideas that still wait are
-then tried one by one on the result, because its own cell is already measured. The branch `lead`
-holds the version that the search goes on from. `main` does not move before the proof (`claim`).
+base, no idea waits and no diagnostic was admitted, or when the budget pays for no further bundle.
+Ideas that still wait are then tried one by one on the result, because its own cell is already
+measured. The branch `lead` holds the version that the search goes on from. `main` does not move
+before the proof (`claim`).
 
 The search ends before the claim, because the claim is about one harness that is fixed beforehand. A
 later search could not replace the proven harness.
@@ -130,7 +131,7 @@ def _generation(run: Run, tip: Tip, generation: int, shows: Shows, reads: dict[i
     elif chosen:
         tip = tip._replace(home=None)
     next_tip = _next_tip(run, tip, reading, generation, chosen, trial.admitted, waiting)
-    return next_tip if cells else next_tip._replace(ended=True)  # no waiting idea merges
+    return next_tip if cells or trial.admitted else next_tip._replace(ended=True)
 
 
 def _room(run: Run, version: Version, generation: int, what: str, beside: int = 0) -> int:
@@ -351,7 +352,7 @@ def _next_tip(
     members, version = (*tip.members, *onto.members), tip.version
     if onto.commit != version.commit:
         version = move_lead(run, f"g{generation}/lead", generation, onto.commit, members)
-    ended = chosen is None and not waiting
+    ended = chosen is None and not waiting and not admitted
     return Tip(version, members, tuple(waiting), reading.evidence, ended=ended, home=tip.home)
 
 

@@ -1,91 +1,130 @@
-"""A diagnostic is judged by the past versions that it tells apart, never by clean success."""
+"""A diagnostic is judged by the attempts that it tells apart, never by the score."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from meta_agent.core.loop.diagnostics.discriminate import discriminate
+from meta_agent.core.loop.diagnostics._attempts import ungraded
+from meta_agent.core.loop.diagnostics.discriminate import discriminate, with_admitted
 from meta_agent.core.loop.records import Judged
 from meta_agent.core.loop.records import Tested as Checked
-from meta_agent.core.protocols import VerdictKind
-from tests.steps._bench import TASKS, Bench, rollout
+from meta_agent.core.protocols import JSON, Candidate, Rollout, VerdictKind
+from meta_agent.core.task_splits import is_shown
+from tests.steps._bench import Bench, rollout
 
-DIAGNOSTIC = '''"""The share that was solved."""
-NAME = "solved_share"
-LAYER = "behaviour"
-THRESHOLDS = {THRESHOLDS}
-
-
-def measure(rollouts):
-    solved = [bool(rollout["outcome"]) for rollout in rollouts]
-    return {{"share": sum(solved) / len(solved)}} if solved else {{}}
-'''
-LIMIT = '{"share": {"warn": 0.5, "direction": "below"}}'
+FILE = "swe/diagnostics/hedging.py"
+METRIC = "measured.hedging.share"
+LIMIT = '{"share": {"warn": 0.5, "direction": "above"}}'
+HUGE = '{"share": {"warn": 10 ** 400, "direction": "above"}}'
+HEDGES = 'any("perhaps" in m["content"] for m in r["messages"])'
+SOLVED = 'r["outcome"] is False or bool(r["flags"] or r["outcome_detail"] or r["rewards"])'
 
 
-HUGE = '{"share": {"warn": 10 ** 400, "direction": "below"}}'
+def source(counts: str = HEDGES, limits: str = LIMIT) -> str:
+    return (
+        '"""How many attempts hedge."""\nNAME = "hedging"\nLAYER = "behaviour"\n'
+        f"THRESHOLDS = {limits}\n\n\ndef measure(rollouts):\n"
+        f"    hits = sum({counts} for r in rollouts)\n"
+        '    return {"share": hits / len(rollouts)} if rollouts else {}\n'
+    )
 
 
-def judge(bench: Bench, thresholds: str = LIMIT) -> Judged:
-    collected = bench.collected()
-    edit = {"swe/diagnostics/solved_share.py": DIAGNOSTIC.format(THRESHOLDS=thresholds)}
-    metric = "measured.solved_share.share"
-    (candidate,) = bench.candidates(collected, ("diagnostics", edit), metric=metric)
-    trainings = bench.lab.trainings
+def says(text: str) -> dict[str, JSON]:
+    return {"messages": [{"role": "assistant", "content": text}]}
+
+
+def trained_on(bench: Bench, reply: Callable[[bool, str], str], *, name: str = "more") -> None:
+    """Stores groups of training attempts, half of them clean, as a training of this run."""
+    rows: list[Rollout] = []
+    for task in bench.lab.domain.tasks("train")[:60]:
+        for sample in range(6):
+            solved = sample % 2 == 0
+            graded: dict[str, JSON] = {"outcome_detail": {"equal": solved}, "rewards": {"r": 1.0}}
+            text = says(reply(solved, task.key))
+            rows.append(rollout(task, solved=solved, sample_idx=sample, **graded, **text))
+    shard = bench.lab.store.write(f"train-{name}", rows)
+    record = {"shard": {"name": shard.name, "sha256": shard.sha256}}
+    bench.run.ledger.once(f"r/train/{name}", "train", {}, lambda: record)
+
+
+def hedges_when_wrong(solved: bool, _: str) -> str:
+    return "it is 3" if solved else "perhaps 3"
+
+
+def hedging(bench: Bench, text: str = "") -> Candidate:
+    edit = {FILE: text or source()}
+    (made,) = bench.candidates(bench.collected(), ("diagnostics", edit), metric=METRIC)
+    return made
+
+
+def judge(bench: Bench, text: str = "") -> Judged:
+    candidate, trainings = hedging(bench, text), bench.lab.trainings
     judged = discriminate(bench.run, Checked(candidate, ()))
     assert bench.lab.trainings == trainings
     return judged
 
 
-def past(bench: Bench, kind: str, share: float, count: int) -> None:
-    """Versions of earlier runs, with a recorded verdict and stored rollouts."""
-    tasks = bench.lab.domain.tasks("search")
-    for at in range(count):
-        solved = round((share + at / 100) * TASKS)
-        rows = [rollout(task, solved=n < solved) for n, task in enumerate(tasks)]
-        shard = bench.lab.store.write(f"{kind}-{at}", rows)
-        shards = {"0": {"name": shard.name, "sha256": shard.sha256}}
-        arm = {"name": kind, "planned": TASKS, "reward_hash": "", "shards": shards}
-        row = {"kind": kind, "arms": [arm, arm], "evidence": {}, "candidate": f"{kind}{at}"}
-        bench.run.ledger.once(f"old/{kind}{at}", "verdict", {}, lambda row=row: row)
+def test_without_tasks_of_both_kinds_it_is_inconclusive(bench: Bench) -> None:
+    assert judge(bench).verdict.kind is VerdictKind.INCONCLUSIVE
 
 
-def test_without_enough_past_versions_it_is_inconclusive(bench: Bench) -> None:
+def test_one_that_foretells_clean_success_is_admitted_and_stands_in_the_evidence(
+    bench: Bench,
+) -> None:
+    trained_on(bench, hedges_when_wrong)
     verdict = judge(bench).verdict
-    assert verdict.kind is VerdictKind.INCONCLUSIVE
+    assert verdict.kind is VerdictKind.PROMOTE, verdict.reasons
+    evidence = bench.reading.evidence
+    assert with_admitted(bench.run, evidence).foretells == {}, "the harness does not have it yet"
+    evidence = type(evidence)({}, {}, {}, measured={"hedging.share": 0.5})
+    assert with_admitted(bench.run, evidence).foretells == {METRIC: (1.0, 1.0, 1.0)}
 
 
-def test_one_that_tells_good_from_bad_is_admitted(bench: Bench) -> None:
-    past(bench, "PROMOTE", 0.7, 6)
-    past(bench, "REJECT", 0.2, 6)
-    verdict = judge(bench).verdict
-    assert verdict.kind is VerdictKind.PROMOTE
-    assert len(verdict.evidence["inputs"]["heldout_bad"]) == 2
-
-
-def test_one_that_does_not_is_rejected(bench: Bench) -> None:
-    past(bench, "PROMOTE", 0.4, 6)
-    past(bench, "INVALID", 0.4, 6)
+def test_one_that_foretells_nothing_is_rejected(bench: Bench) -> None:
+    trained_on(bench, lambda _, key: "perhaps 3" if int(key[-1]) % 2 else "it is 3")
     assert judge(bench).verdict.kind is VerdictKind.REJECT
 
 
-@pytest.mark.parametrize("thresholds", ["{}", '{"share": 3}', HUGE])
-def test_a_number_without_a_limit_cannot_be_judged(bench: Bench, thresholds: str) -> None:
-    verdict = judge(bench, thresholds).verdict
+def test_what_holds_only_at_the_tasks_that_an_author_saw_is_rejected(bench: Bench) -> None:
+    trained_on(bench, lambda solved, key: hedges_when_wrong(solved or not is_shown(key), key))
+    assert judge(bench).verdict.kind is VerdictKind.REJECT
+
+
+def test_a_diagnostic_cannot_repeat_the_grade(bench: Bench) -> None:
+    """It gets no outcome, no flags, no details of the grade and no rewards."""
+    trained_on(bench, lambda *_: "it is 3")
+    assert judge(bench, source(SOLVED)).verdict.kind is VerdictKind.REJECT
+
+
+def test_what_is_hidden_is_all_that_a_grader_or_reward_wrote() -> None:
+    """A new field of a rollout has to be sorted here: does it hold a part of the grade?"""
+    graded = {"outcome", "outcome_detail", "verifier_inputs", "rewards", "weights", "advantage"}
+    graded |= {"flags", "judged"}
+    free = {"messages", "tool_events", "tokens", "stop_reason", "error", "turns", "timings"}
+    free |= {"cost", "cut_replies", "views", "run", "version", "domain", "split", "task_key"}
+    free |= {"task_hash", "group_id", "sample_idx", "seed", "harness_commit", "policy"}
+    free |= {"evaluator_hash"}
+    assert set(Rollout.__dataclass_fields__) == graded | free
+    row = Rollout(*["x"] * 12, flags=["leak"], outcome=True)  # type: ignore[arg-type]
+    assert (ungraded(row).flags, ungraded(row).outcome) == ([], None)
+
+
+@pytest.mark.parametrize("limits", ["{}", '{"share": 3}', HUGE])
+def test_a_number_without_a_bad_side_cannot_be_judged(bench: Bench, limits: str) -> None:
+    verdict = judge(bench, source(limits=limits)).verdict
     assert verdict.kind is VerdictKind.INVALID
-    code = "broke_protocol" if thresholds == HUGE else "no_threshold"  # no such number is taken
+    code = "broke_protocol" if limits == HUGE else "no_threshold"  # no such number is taken
     assert code in verdict.reasons[0]
 
 
 def test_every_number_that_was_read_before_makes_the_next_one_dearer(bench: Bench) -> None:
     """The best of many meaningless numbers looks like one that means something."""
-    past(bench, "PROMOTE", 0.7, 6)
-    past(bench, "REJECT", 0.2, 6)
+    trained_on(bench, hedges_when_wrong)
     for at in range(4):
-        told = {"verdict": {"evidence": {"numbers": {"past": at}}}}
-        bench.run.ledger.once(f"old/{at}", "discrimination", {}, lambda told=told: told)
-    nothing = {"verdict": {"evidence": {"numbers": {}}}}
+        numbers = {"verdict": {"kind": "REJECT", "evidence": {"numbers": {"auc": at}}}}
+        bench.run.ledger.once(f"old/{at}", "discrimination", {}, lambda row=numbers: row)
+    nothing = {"verdict": {"kind": "INCONCLUSIVE", "evidence": {"numbers": {}}}}
     bench.run.ledger.once("old/none", "discrimination", {}, lambda: nothing)
-    verdict = judge(bench).verdict
-    assert verdict.evidence["inputs"]["alpha"] == 0.05 / 5
-    assert verdict.kind is VerdictKind.REJECT
+    assert judge(bench).verdict.evidence["inputs"]["alpha"] == 0.05 / 5

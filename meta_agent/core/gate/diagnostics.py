@@ -1,184 +1,202 @@
-"""The rule for diagnostics: does a metric tell good past versions from bad ones?
+"""The rule for diagnostics: does a metric foretell clean success, and more than the metrics there?
 
 A diagnostic is a metric that a candidate adds. It does not change clean success, so clean success
-cannot judge it. It is admitted if it separates the versions that its author saw, and also versions
-that were held out. It may raise few false alarms on good versions, with a bound. Later it retires
-if it no longer separates newer versions (`still_discriminates`).
+cannot judge it. Its value on single attempts is compared between attempts at the same task: the AUC
+is the chance that a clean attempt has a better value than another one. The unit of every interval
+is the task. A diagnostic is admitted if, on held-out attempts, the AUC is surely above 0.5, and if
+the other metrics together foretell surely better with it than without it.
 
-Not covered: which past version counts as bad; the caller takes that from recorded verdicts.
+Not covered: whether the attempts are held out, and whether their values can contain the grade. The
+caller promises both (`core/loop/diagnostics`). Values are weighed linearly, so a metric that helps
+only in combination with another one is refused.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from itertools import combinations
-from typing import NamedTuple
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
+from typing import Final, NamedTuple
 
-from meta_agent.core.gate.numbers._intervals import wilson
-from meta_agent.core.gate.validity._reward import mann_whitney_share, share_error
+import numpy as np
+from numpy.typing import NDArray
+
+from meta_agent.core.gate.numbers.statistics import t_quantile
+from meta_agent.core.gate.validity._reward import mann_whitney_share
 from meta_agent.core.protocols import JSON, Verdict, VerdictKind
 
-ALPHA = 0.05
-MIN_VERSIONS = 3
-MIN_DISCRIMINATION = 0.80
-MAX_FALSE_ALARMS = 0.20
-MAX_FALSE_ALARM_BOUND = 0.30
-"""The limit of the upper 90 % bound on false alarms over all good versions.
+ALPHA: Final = 0.05
+"""The error of an admission by each of its two tests, over all metrics judged so far."""
+MIN_TASKS: Final = 6
+"""Tasks with clean and other attempts below which nothing is decided."""
+WORTHWHILE: Final = 0.55
+"""An admitted diagnostic is retired if its AUC is surely below this."""
+_RIDGE: Final = 0.01  # of the number of attempts
 
-No alarm in four good versions passes; one in six does not.
-"""
-ONE_SIDED_90 = 1.2815515655446004
-_EXACT_UP_TO = 5_000
+Vector = NDArray[np.float64]
 
 
-class _Reading(NamedTuple):
-    """How well one set of versions is separated."""
+class Attempt(NamedTuple):
+    """An attempt as a diagnostic sees it. Attempts of one `group` are compared with each other."""
 
-    share: float  # probability that a bad version reads worse than a good one
-    p: float
-    false_alarms: float
+    group: str
+    task: str
+    clean: bool
+    value: float | None
+    """The diagnostic's value, turned so that more is better; None if it measured none."""
+    others: Mapping[str, float]
+    """The other metrics of the attempt, by name."""
+
+
+class Foretold(NamedTuple):
+    """How well a value foretells clean success: an AUC or a gain in AUC, with its interval."""
+
+    estimate: float
+    low: float
+    high: float
+    tasks: int
 
 
 def judge_diagnostics(
-    values_good: Sequence[float],
-    values_bad: Sequence[float],
-    *,
-    heldout_good: Sequence[float],
-    heldout_bad: Sequence[float],
-    threshold: float,
-    higher_is_bad: bool,
-    alpha: float = ALPHA,
+    readable: Sequence[Attempt], held_out: Sequence[Attempt], *, alpha: float = ALPHA
 ) -> Verdict:
-    """Judges a diagnostic: a metric that shall tell bad versions of the harness from good ones.
+    """Judges a diagnostic: a metric that shall foretell clean success.
 
-    Each sequence holds one metric value per version. The metric's author knew the first two sets
-    of versions, not the `heldout` ones. At `threshold` or beyond the metric raises an alarm.
-    Returns PROMOTE if it separates good from bad in both sets with few false alarms, REJECT with
-    reasons if not, or INCONCLUSIVE if there are too few versions. `alpha` is the rank test's level.
+    The weights of the metrics are fitted on `readable`. Both tests are made on `held_out` alone,
+    each at the one-sided level `alpha`. Returns PROMOTE, REJECT with reasons, or INCONCLUSIVE if
+    too few held-out tasks have clean and other attempts.
     """
-    sign = 1.0 if higher_is_bad else -1.0
-    sets = {
-        "past": ([sign * v for v in values_good], [sign * v for v in values_bad]),
-        "heldout": ([sign * v for v in heldout_good], [sign * v for v in heldout_bad]),
-    }
-    short = [name for name, (good, bad) in sets.items() if _too_few(name, good, bad)]
-    inputs = {
-        "values_good": list(values_good),
-        "values_bad": list(values_bad),
-        "heldout_good": list(heldout_good),
-        "heldout_bad": list(heldout_bad),
-        "threshold": threshold,
-        "higher_is_bad": higher_is_bad,
-        "alpha": alpha,
-    }
-    if short:
-        reasons = tuple(f"too few {name} versions to judge by" for name in short)
-        return _verdict(VerdictKind.INCONCLUSIVE, reasons, inputs, {})
-    readings = {n: _read(good, bad, sign * threshold) for n, (good, bad) in sets.items()}
-    numbers: dict[str, JSON] = {n: r._asdict() for n, r in readings.items()}
-    good = [value for side in sets.values() for value in side[0]]
-    high = _alarms_high(good, sign * threshold)
-    numbers["false_alarms_high"] = high
-    if lacks := _lacks(readings, alpha):
-        return _verdict(VerdictKind.REJECT, lacks, inputs, numbers)
-    if high > MAX_FALSE_ALARM_BOUND:
-        reason = f"false alarms may be up to {high:.0%} of good versions: {len(good)} are too few"
-        return _verdict(VerdictKind.INCONCLUSIVE, (reason,), inputs, numbers)
-    reasons = (f"separates past versions with AUC {readings['past'].share:.2f}",)
-    return _verdict(VerdictKind.PROMOTE, reasons, inputs, numbers)
+    inputs: JSON = {"readable": len(readable), "held_out": len(held_out), "alpha": alpha}
+    auc = foretells(held_out, _filled(held_out), alpha)
+    if auc is None:
+        reason = f"fewer than {MIN_TASKS} held-out tasks have clean and other attempts"
+        return _verdict(VerdictKind.INCONCLUSIVE, (reason,), inputs, {})
+    before, after = (_scores(readable, held_out, added=added) for added in (False, True))
+    adds = _gain(held_out, before, after, alpha)
+    numbers: JSON = {"auc": auc._asdict(), "adds": adds._asdict()}
+    lacks = []
+    if auc.low <= 0.5:
+        lacks.append(f"it does not foretell clean success: {in_words(auc)}")
+    if adds.low <= 0:
+        gain = f"{adds.estimate:+.3f} [{adds.low:+.3f}, {adds.high:+.3f}]"
+        lacks.append(f"it adds nothing to the metrics that are there: AUC {gain}")
+    if lacks:
+        return _verdict(VerdictKind.REJECT, tuple(lacks), inputs, numbers)
+    reason = f"it foretells clean success within tasks: {in_words(auc)}, {adds.estimate:+.3f} more"
+    return _verdict(VerdictKind.PROMOTE, (f"{reason} than without it",), inputs, numbers)
+
+
+def foretells(attempts: Sequence[Attempt], values: Vector, alpha: float) -> Foretold | None:
+    """Returns the AUC of `values` (one per attempt) within tasks, or None with too few tasks.
+
+    The interval has the one-sided level `alpha` on either side.
+    """
+    shares = list(_by_task(attempts, values).values())
+    return _interval(shares, alpha) if len(shares) >= MIN_TASKS else None
 
 
 class Standing(NamedTuple):
-    """Whether an admitted diagnostic still tells good from bad among later harness versions.
-
-    `stays` is None if such versions are too few. `share` is the metric's AUC, `share_high` its
-    upper bound. `good` and `bad` count the versions.
-    """
+    """Whether an admitted diagnostic still foretells clean success; None if that is open."""
 
     stays: bool | None
     reason: str
-    share: float | None = None
-    share_high: float | None = None
-    good: int = 0
-    bad: int = 0
-
-    def to_json(self) -> dict[str, JSON]:
-        """Returns the fields as a JSON object, in which `stays` is called `kept`."""
-        fields = self._asdict()
-        return {"kept": fields.pop("stays"), **fields}
+    auc: Foretold | None = None
 
 
-def still_discriminates(
-    good: Sequence[float], bad: Sequence[float], *, threshold: float, higher_is_bad: bool
-) -> Standing:
-    """Returns whether an admitted diagnostic still tells later good versions from bad ones.
+def still_foretells(attempts: Sequence[Attempt]) -> Standing:
+    """Returns whether an admitted diagnostic foretells clean success of later attempts.
 
-    `good` and `bad` hold the metric's value for each version; at `threshold` it raises an alarm.
-    The diagnostic fails if a one-sided test at 10 % shows an AUC that is too low or a share of
-    false alarms that is too high.
+    It falls if its AUC is surely, at the level `ALPHA`, below `WORTHWHILE`.
     """
-    if min(len(good), len(bad)) < MIN_VERSIONS:
-        reason = f"{len(good)} good and {len(bad)} bad versions since: too few to say"
-        return Standing(None, reason, good=len(good), bad=len(bad))
-    sign = 1.0 if higher_is_bad else -1.0
-    fine, poor = [sign * value for value in good], [sign * value for value in bad]
-    share = mann_whitney_share(poor, fine)
-    high = min(1.0, share + ONE_SIDED_90 * share_error(poor, fine))
-    alarms = sum(value >= sign * threshold for value in fine)
-    low = wilson(alarms, len(fine), ONE_SIDED_90).low
-    stays, reason = True, f"AUC {share:.2f} on {len(good) + len(bad)} versions since"
-    if high < MIN_DISCRIMINATION:
-        stays, reason = False, f"{reason} (at most {high:.2f}), needs {MIN_DISCRIMINATION}"
-    elif low > MAX_FALSE_ALARMS:
-        stays, reason = False, f"alarms on {alarms} of {len(fine)} good versions since"
-    return Standing(stays, reason, share, high, len(good), len(bad))
+    auc = foretells(attempts, _filled(attempts), ALPHA)
+    if auc is None:
+        return Standing(None, f"fewer than {MIN_TASKS} tasks with clean and other attempts since")
+    stays = auc.high >= WORTHWHILE
+    reason = f"{in_words(auc)} on attempts since"
+    return Standing(stays, reason if stays else f"{reason}, surely below {WORTHWHILE}", auc)
 
 
-def _alarms_high(good: Sequence[float], threshold: float) -> float:
-    alarms = sum(value >= threshold for value in good)
-    return wilson(alarms, len(good), ONE_SIDED_90).high
+def in_words(auc: Foretold) -> str:
+    """Returns an AUC with its interval and number of tasks as text."""
+    return f"AUC {auc.estimate:.2f} [{auc.low:.2f}, {auc.high:.2f}] on {auc.tasks} tasks"
 
 
-def _too_few(name: str, good: Sequence[float], bad: Sequence[float]) -> bool:
-    needed = MIN_VERSIONS if name == "past" else 1
-    return min(len(good), len(bad)) < needed
+# --- numbers --------------------------------------------------------------------------------------
 
 
-def _read(good: Sequence[float], bad: Sequence[float], threshold: float) -> _Reading:
-    alarms = sum(value >= threshold for value in good) / len(good)
-    return _Reading(mann_whitney_share(bad, good), rank_sum_p(bad, good), alarms)
+def _by_task(attempts: Sequence[Attempt], values: Vector) -> dict[str, float]:
+    """Returns the mean AUC of each task's groups that have clean and other attempts."""
+    groups: dict[tuple[str, str], tuple[list[float], list[float]]]
+    groups = defaultdict(lambda: ([], []))
+    for attempt, value in zip(attempts, values, strict=True):
+        groups[attempt.task, attempt.group][not attempt.clean].append(float(value))
+    shares = defaultdict[str, list[float]](list)
+    for (task, _), (clean, other) in groups.items():
+        if clean and other:
+            shares[task].append(mann_whitney_share(clean, other))
+    return {task: fmean(several) for task, several in sorted(shares.items())}
 
 
-def _lacks(readings: dict[str, _Reading], alpha: float) -> tuple[str, ...]:
-    lacks = []
-    for name, reading in readings.items():
-        if reading.share < MIN_DISCRIMINATION:
-            lacks.append(f"AUC {reading.share:.2f} on {name} versions, needs {MIN_DISCRIMINATION}")
-        if reading.false_alarms > MAX_FALSE_ALARMS:
-            lacks.append(f"alarms on {reading.false_alarms:.0%} of good {name} versions")
-    if readings["past"].p > alpha:
-        lacks.append(f"permutation p {readings['past'].p:.3g} is above {alpha}")
-    return tuple(lacks)
+def _interval(values: Sequence[float], alpha: float) -> Foretold:
+    error = stdev(values) / math.sqrt(len(values))
+    reach = t_quantile(len(values) - 1, alpha) * error
+    mean = fmean(values)
+    return Foretold(mean, mean - reach, mean + reach, len(values))
 
 
-def rank_sum_p(above: Sequence[float], below: Sequence[float]) -> float:
-    """Returns the one-sided p-value of a rank-sum test that `above` is larger than `below`.
+def _gain(held_out: Sequence[Attempt], before: Vector, after: Vector, alpha: float) -> Foretold:
+    pairs = zip(*(_by_task(held_out, scores).values() for scores in (before, after)), strict=True)
+    return _interval([new - old for old, new in pairs], alpha)
 
-    It is exact for small samples, else a normal approximation. Both samples must hold values.
+
+def _filled(attempts: Sequence[Attempt]) -> Vector:
+    """Returns the diagnostic's values; an attempt without one gets their mean."""
+    values = np.array([math.nan if a.value is None else a.value for a in attempts], float)
+    missing = np.isnan(values)
+    values[missing] = values[~missing].mean() if not missing.all() else 0.0
+    return values
+
+
+def _scores(readable: Sequence[Attempt], held_out: Sequence[Attempt], *, added: bool) -> Vector:
+    """Returns what metrics, weighted as fits `readable`, say of each held-out attempt.
+
+    The weights are those of a ridge regression of clean success within groups. With `added` the
+    diagnostic is one of the metrics.
     """
-    pooled, k = [*above, *below], len(above)
-    if math.comb(len(pooled), k) > _EXACT_UP_TO:
-        spread = math.sqrt((len(pooled) + 1) / (12 * k * len(below)))
-        share = mann_whitney_share(above, below)
-        return 0.5 * math.erfc((share - 0.5) / spread / math.sqrt(2))
-    ordered = sorted(pooled)
-    ranks = [bisect_left(ordered, v) + bisect_right(ordered, v) for v in pooled]  # twice, less 1
-    observed, sums = sum(ranks[:k]), [sum(chosen) for chosen in combinations(ranks, k)]
-    return sum(rank_sum >= observed for rank_sum in sums) / len(sums)
+    names = sorted({name for attempt in readable for name in attempt.others})
+    ours, theirs = (_columns(attempts, names, added=added) for attempts in (readable, held_out))
+    clean = np.array([[float(attempt.clean)] for attempt in readable])
+    within = _within(readable, np.hstack([ours, clean]))
+    x, y = within[:, :-1], within[:, -1]
+    spread = x.std(axis=0)
+    scale = np.where(spread > 1e-9, 1 / np.maximum(spread, 1e-9), 0.0)
+    x = x * scale
+    weights = np.linalg.solve(x.T @ x + _RIDGE * len(x) * np.eye(x.shape[1]), x.T @ y)
+    # A last digit of rounding must not order attempts that are alike.
+    scores: Vector = np.round(theirs @ (scale * weights), 9)
+    return scores
 
 
-def _verdict(kind: VerdictKind, reasons: tuple[str, ...], inputs: JSON, readings: JSON) -> Verdict:
-    evidence = {"judge": "diagnostics", "inputs": inputs, "numbers": readings}
+def _columns(attempts: Sequence[Attempt], names: Sequence[str], *, added: bool) -> Vector:
+    rows = [[attempt.others.get(name, math.nan) for name in names] for attempt in attempts]
+    table = np.array(rows, float).reshape(len(attempts), len(names))
+    means = [np.nanmean(column) if not np.isnan(column).all() else 0.0 for column in table.T]
+    table = np.where(np.isnan(table), np.array(means, float), table)
+    return np.column_stack([table, _filled(attempts)]) if added else table
+
+
+def _within(attempts: Sequence[Attempt], table: Vector) -> Vector:
+    """Returns the table less the mean of each group."""
+    groups = defaultdict[tuple[str, str], list[int]](list)
+    for at, attempt in enumerate(attempts):
+        groups[attempt.task, attempt.group].append(at)
+    table = table.copy()
+    for rows in groups.values():
+        table[rows] -= table[rows].mean(axis=0)
+    return table
+
+
+def _verdict(kind: VerdictKind, reasons: tuple[str, ...], inputs: JSON, numbers: JSON) -> Verdict:
+    evidence = {"judge": "diagnostics", "inputs": inputs, "numbers": numbers}
     return Verdict(kind, reasons, None, evidence=evidence)

@@ -1,1 +1,1 @@
-"""Judges diagnostics: which of the numbers they measure separate good versions from bad ones."""
+"""Judges diagnostics: which of the numbers that they measure foretell clean success."""

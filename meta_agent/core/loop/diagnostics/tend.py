@@ -1,9 +1,9 @@
-"""Admitted diagnostics: retires those that no longer separate versions, and says where one lacks.
+"""Admitted diagnostics: retires those that foretell nothing any more, and says where one lacks.
 
-At the start of a run, each diagnostic that earlier runs admitted reads the versions judged since.
-One that surely falls short of the rule (`gate.diagnostics`) is removed by a commit on `main`, with
-a note that says why. `git revert` brings it back. During a run the set does not change, so both
-arms of every comparison are read by the same diagnostics.
+At the start of a run, each diagnostic that earlier runs admitted reads the attempts made since. One
+that surely foretells clean success no more (`gate.diagnostics`) is removed by a commit on `main`,
+with a note that says why. `git revert` brings it back. During a run the set does not change, so
+both arms of every comparison are read by the same diagnostics.
 
 Journal: one step of kind `diagnostic`, once any diagnostic was admitted.
 
@@ -20,11 +20,13 @@ from functools import partial
 from typing import NamedTuple
 
 from meta_agent.core.errors import CandidateError
-from meta_agent.core.gate.diagnostics import Standing, still_discriminates
+from meta_agent.core.evidence import Evidence
+from meta_agent.core.gate.diagnostics import Standing, still_foretells
 from meta_agent.core.lab.fair import fairly
 from meta_agent.core.ledger.kinds import Candidate as Made
-from meta_agent.core.ledger.kinds import Evidence, Merge
-from meta_agent.core.loop.diagnostics._past import number_of, past_versions, readings
+from meta_agent.core.ledger.kinds import Evidence as Read
+from meta_agent.core.ledger.kinds import Merge
+from meta_agent.core.loop.diagnostics._attempts import number_of, readings, telling_groups
 from meta_agent.core.loop.records import Version, candidate_from_json
 from meta_agent.core.loop.run import Run
 from meta_agent.core.protocols import JSON, Candidate, HarnessTree
@@ -38,7 +40,7 @@ class Admitted(NamedTuple):
 
     @property
     def metric(self) -> str:
-        """Returns the name of the number by which the diagnostic was found to separate versions."""
+        """Returns the name of the number by which the diagnostic foretold clean success."""
         return self.candidate.hypothesis.metric
 
 
@@ -63,7 +65,7 @@ def _brought(merge: Mapping[str, JSON]) -> Iterator[str]:
 
 
 def tend(run: Run, version: Version) -> Version:
-    """Removes diagnostics that no longer separate good and bad versions; returns the new `main`."""
+    """Removes diagnostics that no longer foretell clean success; returns the new `main`."""
     watched = [diagnostic for diagnostic in admitted(run) if diagnostic.candidate.run != run.id]
     if not watched:
         return version
@@ -90,7 +92,7 @@ def _scored(run: Run, version: Version, watched: list[Admitted]) -> JSON:
             when = run.date(0, 800 + at)
             commit = _retire(run, diagnostic, standing, commit, when)
         labels = {"metric": diagnostic.metric, "admitted": diagnostic.candidate.id}
-        rows.append({**labels, **standing.to_json()})
+        rows.append({**labels, "kept": standing.stays, "reason": standing.reason})
     return {"generation": 0, "commit": commit, "scored": rows}
 
 
@@ -102,15 +104,14 @@ def _stands(run: Run, diagnostic: Admitted, tree: HarnessTree) -> bool:
 
 def _standing(run: Run, diagnostic: Admitted, tree: HarnessTree) -> Standing:
     """Returns how a diagnostic did after its admission. It does not stay if its code fails."""
-    since = past_versions(run, after=diagnostic.seq)
+    step = run.ledger.step(f"{diagnostic.candidate.id}/discriminate")
+    groups = telling_groups(run, after=step.seq if step else diagnostic.seq)
     try:
         with run.lab.session(tree) as session:
             number = number_of(session, diagnostic.metric)
-            numbers = readings(run, session, number, since)
+            return still_foretells(readings(run, session, number, groups))
     except CandidateError as error:
         return Standing(False, str(error)[:300])
-    limit, higher = number.threshold, number.higher_is_bad
-    return still_discriminates(numbers.good, numbers.bad, threshold=limit, higher_is_bad=higher)
 
 
 def _retire(run: Run, diagnostic: Admitted, standing: Standing, onto: str, when: int) -> str:
@@ -128,11 +129,9 @@ def _retire(run: Run, diagnostic: Admitted, standing: Standing, onto: str, when:
 
 
 def _note(diagnostic: Admitted, standing: Standing) -> str:
-    share = "" if standing.share is None else f"\nAUC: {standing.share:.2f}"
     return (
         f"RETIRED {diagnostic.metric}, admitted as {diagnostic.candidate.id}\n\n"
-        f"{standing.reason}\n{share}\n"
-        f"good versions since: {standing.good}\nbad versions since: {standing.bad}\n\n"
+        f"{standing.reason}\n\n"
         "To bring it back: git revert this commit."
     )
 
@@ -144,9 +143,9 @@ def open_gap(run: Run) -> str:
     """Returns a sentence on the last change of clean success that no metric explains yet, or ""."""
     sentence, at = "", 0
     for step in run.ledger.steps(kind="evidence"):
-        gap = step.outcome_as(Evidence).get("gap") if step.is_done else None
+        gap = step.outcome_as(Read).get("gap") if step.is_done else None
         if gap and gap["unexplained"]:
-            version, at = step.outcome_as(Evidence)["version"], step.seq
+            version, at = step.outcome_as(Read)["version"], step.seq
             sentence = (
                 f"clean success moved by {100 * gap['delta']:+.1f} points at {version} "
                 f"(z = {gap['z']:.1f}) and no metric moved with it"
@@ -154,11 +153,17 @@ def open_gap(run: Run) -> str:
     return "" if any(diagnostic.seq > at for diagnostic in admitted(run)) else sentence
 
 
-def gap_terms(run: Run) -> Iterator[str]:
-    """Yields a request to the authors of edits for a new metric, if `open_gap` has a sentence."""
+def diagnostic_terms(run: Run, evidence: Evidence) -> Iterator[str]:
+    """Yields what authors of edits may know of admitted metrics, and asks for one to fill a gap."""
+    for metric, (auc, low, high) in evidence.foretells.items():
+        yield (
+            f"Admitted: {metric} foretells clean success within tasks, AUC {auc:.2f} [{low:.2f}, "
+            f"{high:.2f}]. An idea that rests on it cites it by this name."
+        )
     if sentence := open_gap(run):
         yield (
             f"A gap in what is measured: {sentence}. One hypothesis should be a diagnostic (factor "
             "diagnostics, metric measured.NAME.VALUE with a limit in THRESHOLDS). It costs no "
-            "training: it is admitted if it tells good past versions from bad ones."
+            "training: it is admitted if, at tasks that you do not see, it foretells clean success "
+            "of attempts, and more than the other metrics do."
         )

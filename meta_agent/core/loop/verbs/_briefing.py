@@ -16,7 +16,7 @@ from meta_agent.core.lab.warmup import references
 from meta_agent.core.ledger import Step
 from meta_agent.core.ledger.kinds import Bundle, Cell, Proposal, StepKind, Verdict
 from meta_agent.core.ledger.kinds import Candidate as Made
-from meta_agent.core.loop.diagnostics.tend import gap_terms
+from meta_agent.core.loop.diagnostics.tend import diagnostic_terms
 from meta_agent.core.loop.plan import Plan
 from meta_agent.core.loop.records import Collected, Reading, candidate_from_json, machines_failed
 from meta_agent.core.loop.run import Run
@@ -33,6 +33,7 @@ from meta_agent.core.proposals import (
 from meta_agent.core.protocols import JSON, HarnessTree, Rollout, VerdictKind
 from meta_agent.core.rollouts import Stamp
 from meta_agent.core.skills import Skill
+from meta_agent.core.task_splits import is_shown
 
 _SOLVED_TASKS: Final = 8
 """Training tasks whose solutions the proposers may quote."""
@@ -61,7 +62,7 @@ def brief_for(
         skills=run.skills.offered(run.config.domain),
         host=host,
         files=lambda: run.extensions.files.evidence_files(_source(run, collected, reading)),
-        terms=(*_terms(run, reading, generation), *gap_terms(run)),
+        terms=(*_terms(run, reading, generation), *diagnostic_terms(run, reading.evidence)),
         factors=run.factors,
         situation=_with_attempts(run, collected, reading, situation),
         untrained=reading.untrained,
@@ -169,10 +170,10 @@ def _source(run: Run, collected: Collected, reading: Reading) -> EvidenceSource:
         version=collected.version.id.removeprefix(f"{run.id}/"),
         evidence=reading.evidence,
         findings=reading.findings,
-        rollouts=_rollouts(run, collected) if reading.behind else [],
+        rollouts=_readable(_rollouts(run, collected)) if reading.behind else [],
         train_metrics=collected.trained.metrics if reading.behind else [],
         untrained=reading.untrained,
-        before=_before(run, collected) if reading.untrained else [],
+        before=_readable(_before(run, collected)) if reading.untrained else [],
         past=past(run, collected.version.commit),
         noted=noted(run),
         skills=_fitting(run, reading),
@@ -183,6 +184,10 @@ def _rollouts(run: Run, collected: Collected) -> list[Rollout]:
     """Returns the attempts that authors may read."""
     shards = (collected.evaluated.shard, collected.trained.shard)
     return [rollout for shard in shards if shard for rollout in run.lab.rollouts(shard)]
+
+
+def _readable(rollouts: list[Rollout]) -> list[Rollout]:
+    return [rollout for rollout in rollouts if is_shown(rollout.task_key)]
 
 
 def _before(run: Run, collected: Collected) -> list[Rollout]:

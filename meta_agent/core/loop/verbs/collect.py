@@ -15,6 +15,7 @@ from meta_agent.core.lab.fair import fairly
 from meta_agent.core.lab.live import ArmRef, Evaluated
 from meta_agent.core.lab.training import of_steps
 from meta_agent.core.lab.units import EXEMPLAR_STEPS
+from meta_agent.core.loop.diagnostics.discriminate import with_admitted
 from meta_agent.core.loop.records import Collected, Reading, Version, must_work
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs._same_set import by_one_set
@@ -135,7 +136,7 @@ def evidence_of(
     Raises ConfigError, which names `version`, if the harness's own code fails.
     """
     with must_work(version):
-        return run.extensions.evidence.build_evidence(
+        evidence = run.extensions.evidence.build_evidence(
             rollouts,
             train_metrics=metrics,
             measured=read_by(run, tree, rollouts),
@@ -143,6 +144,7 @@ def evidence_of(
             probed=_probed(run, tree, rollouts),
             tasks=_views(run),
         )
+    return with_admitted(run, evidence)
 
 
 def _steps(run: Run, collected: Collected, *, first: bool) -> list[Rollout]:
