@@ -104,18 +104,6 @@ def test_a_bad_file_is_named_with_its_key(tmp_path: Path, text: str, named: str,
     assert hint in str(refused.value.hint)
 
 
-def test_a_setting_that_was_withdrawn_is_left_out_and_a_note_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Of a workspace, of the environment and of a stored run: each opens as it did."""
-    write_settings(tmp_path, "[evolve]\nseed = 7\nfinalists = 2\n")
-    monkeypatch.setenv("META_AGENT_FINALISTS", "3")
-    config = resolve({})
-    assert config.seed == 7 and not hasattr(config, "finalists")
-    assert "finalists in [evolve] of" in caplog.text and "META_AGENT_FINALISTS is" in caplog.text
-    assert RunConfig.from_json({**config.to_json(), "finalists": 2, "lead": True}) == config
-
-
 def test_an_unknown_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("META_AGENT_GENERATION", "3")
     with pytest.raises(ConfigError, match="META_AGENT_GENERATION") as refused:
@@ -384,5 +372,3 @@ def test_a_pretrained_policy_computes_in_what_the_processor_has(
     monkeypatch.setattr("meta_agent.core.config._PROCESSOR", tmp_path / "cpuinfo")
     made = RunConfig(policy=policy)
     assert made.precision == precision
-    stored = {name: value for name, value in made.to_json().items() if name != "precision"}
-    assert RunConfig.from_json(stored).precision == "float32", "as before there was a choice"

@@ -113,10 +113,10 @@ def test_a_workspace_keeps_its_domain(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        ("[workspace]\nschema_version = 99\n", "schema_version 99"),
-        ("[workspace]\nschema_version = 1\ndomain = 3\n", "damaged: "),
+        ("[workspace]\nschema_version = 99\n", "schema_version is 99"),
+        ("[workspace]\nschema_version = 2\ndomain = 3\n", "damaged: "),
         ("[workspace\n", "not valid TOML"),
-        ("", "schema_version None"),
+        ("", "schema_version is None"),
     ],
 )
 def test_a_damaged_identity_is_one_clear_sentence(

@@ -1,7 +1,7 @@
 """Carries a run out: opens it, removes stale diagnostics, searches, proves, and measures the vault.
 
-The loop is in `strategies/full.py`, one generation of it in `strategies/search.py`. Every durable
-step is journalled, so the same command resumes a run.
+The loop is in `core/loop/loop.py`. Every durable step is journalled, so the same command resumes a
+run.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event
 
-from meta_agent.composition.opening import first_version, open_run
+from meta_agent.composition.opening import open_run
 from meta_agent.core.config import RunConfig
 from meta_agent.core.gate import effect, pair
 from meta_agent.core.lab.live import Evaluated, Trained
 from meta_agent.core.ledger.kinds import TRAINED, TRAINED_IN_VAIN
-from meta_agent.core.loop.budget import allowed
-from meta_agent.core.loop.diagnostics.tend import tend
-from meta_agent.core.loop.finish import finish, record_handover
+from meta_agent.core.loop import loop
+from meta_agent.core.loop.finish import record_handover
+from meta_agent.core.loop.loop import first_version
 from meta_agent.core.loop.records import HandedOver, must_work
 from meta_agent.core.loop.run import Run
 from meta_agent.core.protocols import JSON, Effect, HarnessTree
@@ -41,10 +41,7 @@ def evolve(config: RunConfig, display: Display, stop: Event | None = None) -> Ru
 
 def _evolve(run: Run) -> None:
     sys.audit("meta_agent.evolve", run.id)
-    first = tend(run, first_version(run))
-    run.ledger.event("plan", {"attempts": allowed(run)})
-    handed = STRATEGIES[run.config.strategy]().carry_out(run, first)
-    finish(run, first, handed)
+    loop.evolve(run, STRATEGIES[run.config.strategy]())
 
 
 @contextmanager

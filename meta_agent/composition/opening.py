@@ -41,10 +41,9 @@ from meta_agent.core.harness.judge import RewardJudge
 from meta_agent.core.history import HarnessRepo
 from meta_agent.core.lab.live import Lab, LabSettings
 from meta_agent.core.ledger import DONE, WAIT, Ledger
-from meta_agent.core.ledger.kinds import Clock, Start
+from meta_agent.core.ledger.kinds import Clock
 from meta_agent.core.ledger.waiting import Wait, Watch
-from meta_agent.core.loop.plan import plan_for, rules_of
-from meta_agent.core.loop.records import Version
+from meta_agent.core.loop.plan import plan_for
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.spending import alpha_of, shared_words
 from meta_agent.core.protocols import JSON, Domain
@@ -234,13 +233,6 @@ def _models(
     )
 
 
-def first_version(run: Run) -> Version:
-    """Returns the version that `main` held at the run's first start, and records it then."""
-    start: Start = {"commit": run.repo.head(), "rules": run.plan.rules}
-    outcome = run.once("start", "start", {}, lambda: start)
-    return Version("v0", outcome["commit"])
-
-
 class _Place(NamedTuple):
     """The parts of a run that are known before its lab is opened."""
 
@@ -257,8 +249,7 @@ class _Place(NamedTuple):
 def _assemble(place: _Place, display: Display, client: Client | None) -> Run:
     """Puts a run together: its plan, its journal, its lab and its extensions."""
     config, ledger, run_id = place.config, place.ledger, place.began.run_id
-    alpha, rules = alpha_of(ledger, run_id), rules_of(ledger.step(f"{run_id}/start"))
-    plan = replace(plan_for(config, place.domain), alpha=alpha, rules=rules)
+    plan = replace(plan_for(config, place.domain), alpha=alpha_of(ledger, run_id))
     repo = HarnessRepo.open(place.workspace.harness_repo)
     if not place.began.done:
         ledger.start_run(run_id, config.to_json(), config_hash=place.began.config_hash)

@@ -17,15 +17,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from meta_agent.composition.opening import first_version, open_run
+from meta_agent.composition.opening import open_run
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.harness.recipe import SFT_ROWS
 from meta_agent.core.loop.budget import attempts_a_step
+from meta_agent.core.loop.loop import first_version
 from meta_agent.core.loop.plan import Plan
 from meta_agent.core.loop.run import Run
-from meta_agent.core.loop.verbs.warm_up import MOST_PASSES
 from meta_agent.reports import open_display
+from meta_agent.strategies.warm_up import MOST_PASSES
 
 TRIED: Final = 16
 """Attempts that are timed."""

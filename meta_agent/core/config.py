@@ -50,11 +50,6 @@ _YOUNGER: Final[Mapping[str, JSON]] = {
     "train_gpus": 1,
 }
 
-WITHDRAWN: Final = frozenset(
-    {"finalists", "lead", "lora_r", "row_tokens", "continue_steps", "stop_unhealthy"}
-)
-"""Former settings that older workspaces and runs may hold. They are ignored, with a warning."""
-
 ALL_ROLES: Final = "all"
 """A key of `base_urls` and `key_env`: it stands for every role without an entry."""
 
@@ -379,9 +374,8 @@ class RunConfig(BaseModel):
 
     @classmethod
     def from_json(cls, value: Mapping[str, JSON]) -> Self:
-        """Returns the settings that a run stored. Settings that no longer exist are ignored."""
-        settings = {name: setting for name, setting in value.items() if name not in WITHDRAWN}
-        return cls.model_validate({"precision": _YOUNGER["precision"], **settings})
+        """Returns the settings that a run stored. Raises pydantic's error for an unknown one."""
+        return cls.model_validate(value)
 
     def _values(self) -> dict[str, JSON]:
         return self.model_dump(mode="json", exclude={"origin", "notify"})

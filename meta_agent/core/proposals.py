@@ -170,8 +170,8 @@ class HostServices(Protocol):
         """Returns a report on how a changed harness's reward and filter score stored rollouts."""
         ...
 
-    def lend(self, who: str, sharing: int) -> Grant:
-        """Returns the attempts that `who` may use, if `sharing` proposers share those left."""
+    def lend(self, sharing: int = 1) -> Grant:
+        """Returns the attempts that one of `sharing` proposers may use of those left."""
         ...
 
     def quote(self, tree: HarnessTree, trial: EditTrial | None) -> int:

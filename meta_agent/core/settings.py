@@ -23,7 +23,7 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from meta_agent.core.config import ALL_ROLES, FIELDS, GRADED, SET_NAME, WITHDRAWN, RunConfig
+from meta_agent.core.config import ALL_ROLES, FIELDS, GRADED, SET_NAME, RunConfig
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON, ROLES
 from meta_agent.core.setting_table import SETTINGS
@@ -137,9 +137,7 @@ class _EnvironmentSettings(BaseSettings, RunConfig):
 def _environment_values() -> dict[str, Any]:
     variables = {ENV_PREFIX + name.upper() for name in FIELDS} | INTERNAL_VARIABLES
     for variable in sorted(os.environ):
-        if variable in {ENV_PREFIX + name.upper() for name in WITHDRAWN}:
-            _warn_withdrawn(variable)
-        elif variable.startswith(ENV_PREFIX) and variable not in variables:
+        if variable.startswith(ENV_PREFIX) and variable not in variables:
             raise ConfigError(
                 f"the environment variable {variable} is not a setting",
                 hint=did_you_mean(variable, variables) or f"unset {variable}",
@@ -188,9 +186,6 @@ def _beside(folder: Path, text: str, *, may_be_name: bool) -> Path | str:
 
 def _table(path: Path, table: str, tables: Mapping[str, Any]) -> dict[str, Any]:
     values = dict(tables.get(table, {}))
-    for key in sorted(WITHDRAWN & set(values)):
-        _warn_withdrawn(f"{key} in [{table}] of {path}")
-        del values[key]
     # The file lies in its workspace, so it cannot choose another one.
     table_of = dict.fromkeys(FIELDS, "evolve")
     table_of |= {field: setting.table for field, setting in SETTINGS.items()}
@@ -205,10 +200,6 @@ def _table(path: Path, table: str, tables: Mapping[str, Any]) -> dict[str, Any]:
                 or f"known keys: {', '.join(allowed)}",
             )
     return values
-
-
-def _warn_withdrawn(name: str) -> None:
-    _log.warning("%s is no longer a setting and is ignored", name)
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str | None:

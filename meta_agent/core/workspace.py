@@ -25,13 +25,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from meta_agent.core.distribution import install
 from meta_agent.core.durable import part_of, write_whole
 from meta_agent.core.errors import ConfigError
 
 SETTINGS_FILE: Final = "meta-agent.toml"
 DEFAULT_NAME: Final = "meta-agent-workspace"
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 BUILT_IN_HARNESSES: Final = ("seed", "competent")
 
 _TABLES: Final = ("workspace", "evolve", "training", "engine", "prices")
@@ -296,9 +295,9 @@ def _identity(path: Path) -> dict[str, Any]:
     version = table.pop("schema_version", None)
     if version != SCHEMA_VERSION:
         raise ConfigError(
-            f"{path} has [workspace] schema_version {version!r}; this meta-agent reads "
-            f"{SCHEMA_VERSION}",
-            hint=f"{install()} --upgrade, or start anew with --workspace DIR",
+            f"{path} is of another version: its schema_version is {version!r}, and this "
+            f"meta-agent reads {SCHEMA_VERSION}",
+            hint="begin a new workspace: meta-agent evolve --workspace DIR",
         )
     expected: dict[str, type] = {"domain": str, "harness": str, "seed": int}
     for name in {*expected, *table}:

@@ -64,7 +64,7 @@ def _small_edits(brief: Brief) -> list[Proposal]:
     """Returns small edits that rollouts show to help; [] where no policy is trained."""
     if brief.untrained is None or "scaffold" not in brief.factors:
         return []
-    grant = brief.host.lend("small edits", 1)
+    grant = brief.host.lend()
     return small_edits(brief.tree, brief.host.sample, grant.attempts, brief.tried)
 
 

@@ -48,9 +48,9 @@ from meta_agent.core.loop.verbs.learn import conclude
 from meta_agent.core.loop.verbs.propose import propose
 from meta_agent.core.loop.verbs.test import test
 from meta_agent.core.loop.verbs.train_on import Checkpoint, on_search, one_long
-from meta_agent.core.loop.verbs.warm_up import warm_up
 from meta_agent.core.protocols import JSON, Candidate, Verdict, VerdictKind
 from meta_agent.strategies.full import Full
+from meta_agent.strategies.warm_up import warm_up
 
 _SHOWN: Final = ("score.", "tasks_")
 
@@ -148,7 +148,7 @@ def _generation(
 
     Returns None if there is no idea, or if the budget does not pay for a candidate.
     """
-    if not pays_for(run, f"g{generation}", attempts=_price(run, version)):
+    if not pays_for(run, f"g{generation}", _price(run, version)):
         return None
     collected = collect(run, version)
     reading = read(run, collected, generation, earlier)

@@ -24,9 +24,10 @@ from typing import ClassVar, Final, Literal, NamedTuple
 
 from meta_agent.core.errors import BudgetError, CandidateError
 from meta_agent.core.lab.live import ArmRef
-from meta_agent.core.loop.budget import allowed, attempts_left, one_cell, search_pays
+from meta_agent.core.loop.budget import one_cell, search_pays
 from meta_agent.core.loop.diagnostics.discriminate import discriminate
 from meta_agent.core.loop.drift import repeat_start
+from meta_agent.core.loop.loop import hand_over
 from meta_agent.core.loop.records import (
     HandedOver,
     Judged,
@@ -35,19 +36,20 @@ from meta_agent.core.loop.records import (
     Tested,
     Version,
     stopped,
+    undecided,
 )
 from meta_agent.core.loop.run import Run, SearchTerms
 from meta_agent.core.loop.spending import note_half
 from meta_agent.core.loop.verbs.approve import to_test
+from meta_agent.core.loop.verbs.bundle import move_lead, with_diagnostics
 from meta_agent.core.loop.verbs.cells import ALL, WORTHWHILE, Cell, Mix, measure, mixed, short
 from meta_agent.core.loop.verbs.collect import collect, measured, read
+from meta_agent.core.loop.verbs.hand_over import say_what_can_be_proven
 from meta_agent.core.loop.verbs.learn import conclude
 from meta_agent.core.loop.verbs.propose import propose, revise
 from meta_agent.core.loop.verbs.test import test
 from meta_agent.core.protocols import Candidate, Factor, HarnessTree, VerdictKind
-from meta_agent.strategies._trials import undecided
-from meta_agent.strategies.full import Full, examined, hand_over, say_what_can_be_proven
-from meta_agent.strategies.search import move_lead, with_diagnostics
+from meta_agent.strategies.full import Full, examined
 
 NodeKind = Literal["start", "idea", "cross", "repair", "ablation"]
 START: Final = 0
@@ -199,7 +201,7 @@ class _Forest:
             while moves < run.config.generations:
                 luck = Random(f"{run.config.seed}/{trial}")
                 move = self._way.next_move(self._nodes, luck)
-                if move is None or not self._pays(move, trial):
+                if move is None or not self._pays(move):
                     break
                 moves += self._make(move, trial)
                 trial += 1
@@ -217,18 +219,18 @@ class _Forest:
         share = collected.evaluated.clean_success
         arm = run.lab.arm_of("start", collected.tree, {0: collected.evaluated})
         solved, factors = self._solved(arm), frozenset(run.plan.factors)
-        attempts = allowed(run) - attempts_left(run, "start")
+        attempts = run.lab.budget.spent
         self._nodes.append(
             Node(number, self._first, clean=share, solved=solved, open=factors, attempts=attempts)
         )
 
-    def _pays(self, move: Move, trial: int) -> bool:
+    def _pays(self, move: Move) -> bool:
         """Returns True if the budget pays for what is read first and for one new node."""
         run = self._run
         tree = run.repo.tree(self._nodes[move.node].version.commit)
         unread = move.kind == "idea" and move.node not in self._of and run.plan.trains
         price = one_cell(run.plan, tree) + (run.plan.search if unread else 0)
-        pays = search_pays(run, f"g{trial}/move", price)
+        pays = search_pays(run, price)
         if not pays:
             run.note("the search's share of the budget pays for no further candidate")
         return pays
@@ -238,13 +240,13 @@ class _Forest:
         node, before = self._nodes[move.node], len(self._nodes)
         words = f"trial {trial}: {move.kind} on {node.version.id}"
         self._run.phase("bundle", f"{words}, {100 * node.clean:.1f} % clean")
-        budget_left = attempts_left(self._run, f"g{trial}/before")
+        spent = self._run.lab.budget.spent
         make = {"idea": self._expand, "repair": self._repair}.get(move.kind, self._remix)
         had_idea = make(node, move, trial)
         if not had_idea:
             rest = node.open - frozenset(move.factors or node.open)
             self._nodes[node.number] = node._replace(open=rest)
-        used = budget_left - attempts_left(self._run, f"g{trial}/after")
+        used = self._run.lab.budget.spent - spent
         if len(self._nodes) > before:
             self._nodes[before] = self._nodes[before]._replace(attempts=used)
         return had_idea
@@ -304,7 +306,7 @@ class _Forest:
         elif tested.vetoed:
             self._stop(candidate, stopped(tested.findings))
             self._fail(origin, members, _first_veto(tested))
-        elif not search_pays(run, f"{candidate.id}/cell", one_cell(run.plan, self._tree(parent))):
+        elif not search_pays(run, one_cell(run.plan, self._tree(parent))):
             self._pending[candidate.id] = candidate, "never tried: the search's budget was spent"
         else:
             commit = mixed(run, parent.version.commit, ALL, [candidate]).commit

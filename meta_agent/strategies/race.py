@@ -43,6 +43,7 @@ from meta_agent.core.loop.records import (
     failure,
     must_work,
     stopped,
+    undecided,
 )
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.spending import note_half
@@ -53,7 +54,6 @@ from meta_agent.core.loop.verbs.learn import conclude
 from meta_agent.core.loop.verbs.propose import propose, revise
 from meta_agent.core.loop.verbs.test import keeps_contract, test
 from meta_agent.core.protocols import JSON, Candidate, VerdictKind
-from meta_agent.strategies._trials import undecided
 
 SEARCH: Final = "search"
 Shows = Callable[[Reading], Reading]
@@ -233,8 +233,7 @@ class Course:
     def _screen(self, member: Member, stand: Stand) -> Judged | None:
         run, name, below = self._run, member.tested.candidate.id, self.race.tip
         edit = below, run.repo.tree(stand.version.commit).tree_hash
-        dropped = self._numbers.get(edit) if run.plan.rules > 2 else None
-        number = self._numbers[edit] = self.race.enter(dropped)
+        number = self._numbers[edit] = self.race.enter(self._numbers.get(edit))
         self._stands[number], self._names[number] = stand, name
         self._bought.setdefault(number, [])
         run.phase("test", f"{name} against {self._stands[below].version.id}, in blocks")

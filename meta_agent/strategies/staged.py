@@ -30,23 +30,31 @@ from typing import Final, NamedTuple
 from meta_agent.core.gate.race import TERMS
 from meta_agent.core.lab.live import Evaluated
 from meta_agent.core.loop.budget import attempts_left
-from meta_agent.core.loop.records import Collected, HandedOver, Judged, Read, SearchResult, Version
+from meta_agent.core.loop.records import (
+    Collected,
+    HandedOver,
+    Judged,
+    Read,
+    SearchResult,
+    Version,
+    undecided,
+)
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs.approve import to_test
+from meta_agent.core.loop.verbs.bundle import move_lead
 from meta_agent.core.loop.verbs.claim import Sides, prove_version
 from meta_agent.core.loop.verbs.collect import read
+from meta_agent.core.loop.verbs.hand_over import hand_over_version
 from meta_agent.core.loop.verbs.learn import conclude
-from meta_agent.core.loop.verbs.leg import Leg, leg_price, teaches_nothing, train_leg
 from meta_agent.core.loop.verbs.promote import promote_diagnostics
 from meta_agent.core.loop.verbs.propose import propose, revise
 from meta_agent.core.loop.verbs.test import backtest, test
 from meta_agent.core.loop.verbs.train_on import Checkpoint, on_search
-from meta_agent.core.loop.verbs.warm_up import warm_up
 from meta_agent.core.protocols import Candidate, Factor
-from meta_agent.strategies._trials import undecided
-from meta_agent.strategies.full import Full, hand_over_version
+from meta_agent.strategies.full import Full
+from meta_agent.strategies.leg import Leg, leg_price, teaches_nothing, train_leg
 from meta_agent.strategies.race import Course, Member, Shows, Stand, raced
-from meta_agent.strategies.search import move_lead
+from meta_agent.strategies.warm_up import warm_up
 
 RACED: Final[tuple[Factor, ...]] = ("scaffold", "diagnostics")
 """The factors that act, or are measured, without any training."""
@@ -109,11 +117,11 @@ class _Training:
             if self._best.weights.evaluation.clean == self._best.weights.evaluation.planned:
                 self._run.note("no leg could do better: every search task is solved cleanly")
                 break
-            if self._spare(f"leg/{number}") < 0:
+            if self._spare() < 0:
                 break
             tried = self._tried
             leg = self._train(number)
-            spare = self._spare(f"leg/{number}/after")
+            spare = self._spare()
             if spare < 0:
                 break
             news = tried is not self._tried  # edits went back with the leg
@@ -136,11 +144,11 @@ class _Training:
 
     # --- one leg ---------------------------------------------------------------------------------
 
-    def _spare(self, name: str) -> int:
+    def _spare(self) -> int:
         """Returns the attempts that are left beside the next leg, the claim and the 2x2."""
         run, plan = self._run, self._run.plan
         price = leg_price(run, run.repo.tree(self._tried.version.commit))
-        return attempts_left(run, name) - price - 2 * (plan.confirm + plan.search)
+        return attempts_left(run) - price - 2 * (plan.confirm + plan.search)
 
     def _train(self, number: int) -> Leg | None:
         """Trains a leg, and keeps it or takes it back with the edits that came with it."""

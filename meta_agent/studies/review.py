@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from meta_agent.composition.inputs import load_run_domain
-from meta_agent.composition.opening import first_version, lab_settings, settled
+from meta_agent.composition.opening import lab_settings, settled
 from meta_agent.composition.preflight import backend_of
 from meta_agent.composition.root import extensions_of, sandboxes_of
 from meta_agent.composition.visible import declare
@@ -36,10 +36,9 @@ from meta_agent.core.lab.arms import parts_of
 from meta_agent.core.lab.recorded import RecordedLab
 from meta_agent.core.lab.verify import Difference, VerifyReport, compared, regrade
 from meta_agent.core.ledger import DONE, Ledger, RetracedLedger, RunRow, Step, UnrecordedError
-from meta_agent.core.ledger.kinds import Candidate, Clock, Merge, Start, Verdict
-from meta_agent.core.loop.diagnostics.tend import tend
-from meta_agent.core.loop.finish import finish
-from meta_agent.core.loop.plan import plan_for, rules_of
+from meta_agent.core.ledger.kinds import Candidate, Clock, Commit, Merge, Verdict
+from meta_agent.core.loop import loop
+from meta_agent.core.loop.plan import plan_for
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.spending import alpha_of
 from meta_agent.core.loop.verbs.learn import note_parts
@@ -57,7 +56,7 @@ TAKEN: Final = frozenset(
     {"clock", "start", "proposal", "revision", "decision", "experiment", "skill", "warmup"}
 )
 """Kinds of steps that cannot be computed again, or not without the people or models behind them."""
-_WITHIN: Final = frozenset({"train", "eval", "budget", "experiment", "warmup"})
+_WITHIN: Final = frozenset({"train", "eval", "experiment", "warmup"})
 """Kinds of steps that a step of `TAKEN`, or the opening of a run, may have written."""
 _UNREADABLE: Final = (LookupError, TypeError, ValueError, AttributeError)
 """Errors that come of records in another form than the one in which we write them."""
@@ -144,11 +143,10 @@ def _walked(
             f"the run {row.run} has no finished step, so nothing can be computed again",
             hint="continue the run: meta-agent evolve",
         )
-    copy = walk.repo.rewound(folder / "harness_repo", start.outcome_as(Start)["commit"])
+    copy = walk.repo.rewound(folder / "harness_repo", start.outcome_as(Commit)["commit"])
     retraced = RetracedLedger(ledger, row.run, TAKEN, walk.compare_step)
     clock = retraced.once(f"{row.run}/clock", "clock", {}, lambda: Clock(at=0))["at"]
-    alpha, rules = alpha_of(retraced, row.run), rules_of(start)
-    plan = replace(plan_for(config, domain), alpha=alpha, rules=rules)
+    plan = replace(plan_for(config, domain), alpha=alpha_of(retraced, row.run))
     domain = Halves(domain) if plan.halved else domain
     lab = RecordedLab(
         copy,
@@ -190,8 +188,7 @@ def _walked(
 def _whole(run: Run) -> None:
     """Carries out a run as `evolve` does, from its first version to its end."""
     declare(run)
-    first = tend(run, first_version(run))
-    finish(run, first, STRATEGIES[run.config.strategy]().carry_out(run, first))
+    loop.evolve(run, STRATEGIES[run.config.strategy]())
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from meta_agent.core.ledger.kinds import KINDS, StepKind
 PACKAGE = Path(__file__).resolve().parents[2] / "meta_agent"
 PASSED_ON = {"core/loop/run", "core/lab/live"}  # their own `once` takes the kind from its caller
 READS = {"studies/review"}  # `verify` walks what was recorded
+ONCE = ("once", "_once", "once_with_trials")
 
 
 def written() -> set[tuple[str, str]]:
@@ -27,7 +28,7 @@ def written() -> set[tuple[str, str]]:
         for node in ast.walk(tree):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
                 continue
-            if node.func.attr not in ("once", "_once") or len(node.args) < 4:
+            if node.func.attr not in ONCE or len(node.args) < 4:
                 continue
             kind = node.args[1]
             if isinstance(kind, ast.Constant):

@@ -219,6 +219,11 @@ class Bench:
         self._patch.setattr(propose_step, "_situation", lambda _: None)
         return propose_step.propose(self.run, collected, self.reading, generation)
 
+    def forget(self) -> None:
+        """What a process that is killed loses: all but its files."""
+        self.lab.budget.forget()
+        self.run.grants.clear()
+
     def text(self, path: str) -> str:
         return shipped_harness("nano/swe/seed")[path].decode()
 

@@ -11,17 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from meta_agent.composition.opening import first_version
 from meta_agent.core.config import RunConfig
 from meta_agent.core.loop.budget import one_cell, search_cap, spent
+from meta_agent.core.loop.loop import first_version, hand_over, search
 from meta_agent.core.loop.records import HandedOver, Read, SearchResult, Version
 from meta_agent.core.loop.verbs import propose as propose_step
 from meta_agent.core.loop.verbs.cells import mixed
 from meta_agent.core.loop.verbs.collect import collect
 from meta_agent.core.protocols import Factor, HarnessTree, Hypothesis
 from meta_agent.proposers import Proposal, RulesAgent
-from meta_agent.strategies.full import Full, hand_over
-from meta_agent.strategies.search import search
+from meta_agent.strategies.full import Full
 from tests.steps._bench import PLAN, Bench
 
 FILES: Final[Mapping[str, str]] = {
@@ -109,6 +108,7 @@ def prepare(
 
 def searched(bench: Bench) -> SearchResult:
     """Searches. The search spends at most its share, and every attempt counts."""
+    bench.forget()
     found = search(bench.run, first_version(bench.run))
     cost = spent(bench.run.ledger, "r")
     steps = [s for kind in ("train", "eval") for s in bench.run.ledger.steps("r", kind=kind)]

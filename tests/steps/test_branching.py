@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from meta_agent.composition.opening import first_version
 from meta_agent.core.errors import Interrupted
 from meta_agent.core.loop.budget import search_cap, spent
+from meta_agent.core.loop.loop import first_version
 from meta_agent.core.loop.records import HandedOver
 from meta_agent.core.loop.verbs import propose as propose_step
 from meta_agent.core.protocols import FACTORS, Candidate, Factor, HarnessTree, Hypothesis
@@ -291,6 +291,7 @@ def test_the_search_stays_within_its_share_and_goes_on_after_a_stop(bench: Bench
     with pytest.raises(Interrupted):
         carried_out(bench, "frontier")
     bench.stop = False
+    bench.forget()
     bench._patch.setattr(bench.lab, "_train", train)
     carried_out(bench, "frontier")
     lead = bench.run.ledger.steps("r", kind="lead")[0]

@@ -1,4 +1,4 @@
-"""The cap on attempts: what counts, how it is shared, and that a decision made once stays made."""
+"""The cap on attempts: what counts, how it is shared, and that a resumed run decides the same."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from meta_agent.core.loop.budget import (
     allowed,
     attempts_a_step,
     attempts_left,
+    attempts_of_jobs,
     cells_left,
     claim_pairs,
     one_cell,
     one_pair,
     pays_for,
-    pays_for_search,
     plan_attempts,
+    search_pays,
     spent,
 )
 from meta_agent.core.loop.plan import MIN_PAIRS
 from meta_agent.core.loop.records import Judged
 from meta_agent.core.loop.verbs.calibrate import calibration
-from meta_agent.core.protocols import HarnessTree, Verdict, VerdictKind
+from meta_agent.core.protocols import JSON, HarnessTree, Verdict, VerdictKind
 from tests.steps._bench import PLAN, Bench
 from tests.steps._ideas import A_STEP
 
@@ -100,34 +101,59 @@ def test_how_many_pairs_a_claim_may_take(bench: Bench, cap: int, most: int, pair
 
 def test_the_search_has_its_share_and_no_more(bench: Bench) -> None:
     tree = capped(bench, 10 * CELL)
-    assert cells_left(bench.run, tree, "g0/a") == 4
-    assert cells_left(bench.run, tree, "g0/b", CELL) == 3
+    assert cells_left(bench.run, tree) == 4
+    assert cells_left(bench.run, tree, CELL) == 3
     bench.collected()
-    assert cells_left(bench.run, tree, "g0/c") == 3
+    assert cells_left(bench.run, tree) == 3
     jobs = [Job(tree, seed, PLAN.steps, "search", PLAN.search) for seed in range(5)]
-    assert pays_for_search(bench.run, tree, "three", jobs[:4]), "the first is trained already"
-    assert not pays_for_search(bench.run, tree, "four", jobs)
-    assert pays_for_search(bench.run, tree, "five", jobs, later=True)
+    assert attempts_of_jobs(bench.run, jobs[:1]) == 0, "it is trained already"
+    four, five = (attempts_of_jobs(bench.run, some, tree) for some in (jobs[:4], jobs))
+    assert search_pays(bench.run, four, later=False)
+    assert not search_pays(bench.run, five, later=False)
+    assert search_pays(bench.run, five)
 
 
 def test_a_resumed_run_decides_as_it_did_before(bench: Bench) -> None:
+    """It comes to its measurements in the same order, whatever is recorded of later ones."""
     tree = capped(bench, 10 * CELL)
-    jobs = [Job(tree, 1, PLAN.steps, "search", PLAN.search)]
-    told = cells_left(bench.run, tree, "g0/a"), attempts_left(bench.run, "x")
-    assert pays_for(bench.run, "y", jobs)
-    for seed in range(30):
-        bench.lab.train(tree, seed=seed, steps=PLAN.steps)
-    assert (cells_left(bench.run, tree, "g0/a"), attempts_left(bench.run, "x")) == told
-    assert pays_for(bench.run, "y", jobs)
-    assert not pays_for(bench.run, "z", jobs) and attempts_left(bench.run, "later") == 0
+    jobs = [Job(tree, seed, PLAN.steps, "search", PLAN.search) for seed in range(20)]
+
+    def decided() -> list[tuple[int, int, bool, int]]:
+        decisions = []
+        for job in jobs:
+            price = attempts_of_jobs(bench.run, [job])
+            pays = pays_for(bench.run, "x", price)
+            decisions.append((cells_left(bench.run, tree), attempts_left(bench.run), pays, price))
+            bench.lab.measure(job)
+        return decisions
+
+    before, made = decided(), bench.lab.trainings
+    assert before[0] == (4, 10 * CELL, True, CELL) and before[-1] == (0, 0, False, CELL)
+    bench.forget()
+    assert decided() == before and bench.lab.trainings == made
+
+
+def test_what_a_recorded_proposal_measured_counts_again(bench: Bench) -> None:
+    capped(bench, None)
+
+    def proposes() -> dict[str, JSON]:
+        bench.collected()
+        return {"admitted": []}
+
+    for _ in range(2):
+        assert bench.lab.budget.spent == 0
+        outcome = bench.run.once_with_trials("g0/propose", "proposal", {}, proposes)
+        assert len(outcome["measured"]) == 2
+        assert bench.lab.budget.spent == PLAN.steps * A_STEP + PLAN.search
+        bench.forget()
 
 
 def test_a_look_is_bought_only_if_its_trainings_fit(bench: Bench) -> None:
     tree = capped(bench, 2 * A_STEP + 10)
-    job = Job(tree, 1, 2, "confirm", 10)
-    assert pays_for(bench.run, "look1", [job])
-    assert not pays_for(bench.run, "look2", [job, replace(job, seed=2)])
-    assert pays_for(bench.run, "look3")  # what is recorded costs nothing
+    jobs = [Job(tree, seed, 2, "confirm", 10) for seed in (1, 2)]
+    assert pays_for(bench.run, "look1", attempts_of_jobs(bench.run, jobs[:1]))
+    assert not pays_for(bench.run, "look2", attempts_of_jobs(bench.run, jobs))
+    assert pays_for(bench.run, "look3", 0)  # what is recorded costs nothing
 
 
 def test_a_prediction_is_not_scored_at_the_price_of_a_training(bench: Bench) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from meta_agent.composition.inputs import open_or_create
-from meta_agent.composition.opening import first_version
 from meta_agent.composition.root import extensions_of
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import BudgetError, ConfigError, Interrupted
@@ -19,6 +18,7 @@ from meta_agent.core.lab.inspector import Inspector
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.loop.budget import one_pair, spent
 from meta_agent.core.loop.finish import finish
+from meta_agent.core.loop.loop import first_version
 from meta_agent.core.loop.plan import LEG, MIN_PAIRS, plan_for
 from meta_agent.core.loop.records import HandedOver, Version
 from meta_agent.core.loop.run import Run

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import pytest
 from rich.console import Console
 
-from meta_agent.composition.opening import first_version
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.loop.budget import allowed, spent
 from meta_agent.core.loop.finish import finish
+from meta_agent.core.loop.loop import first_version
 from meta_agent.core.loop.records import HandedOver, Judged
 from meta_agent.core.protocols import JSON, Verdict, VerdictKind
 from meta_agent.reports import reduce, run_sections
@@ -163,7 +163,9 @@ def admits(bench: Bench) -> Idea:
     """A diagnostic that past versions would admit: their judge says so here."""
     verdict = Verdict(VerdictKind.PROMOTE, ("it tells them apart",),
                       evidence={"judge": "diagnostics", "inputs": {}})  # fmt: skip
-    bench._patch.setattr("meta_agent.strategies._trials.discriminate", lambda *_: Judged(verdict))
+    bench._patch.setattr(
+        "meta_agent.core.loop.verbs.check.discriminate", lambda *_: Judged(verdict)
+    )
 
     class Watches(Idea):
         def edits(self, _: Any) -> dict[str, str]:
@@ -255,6 +257,7 @@ def killed_until_done(bench: Bench) -> int:
             whole(bench)
         except Killed:
             kills += 1
+            bench.forget()
             continue
         break
     return kills

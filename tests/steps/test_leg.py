@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from meta_agent.core.loop.verbs.leg import harm_of, teaches_nothing
+from meta_agent.strategies.leg import harm_of, teaches_nothing
 
 USUAL = {
     "entropy": 1.0,

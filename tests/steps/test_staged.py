@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from meta_agent.composition.opening import first_version
 from meta_agent.core.config import RunConfig
 from meta_agent.core.harness.recipe import SFT_ROWS
 from meta_agent.core.history._repo import LEAD
@@ -20,6 +19,7 @@ from meta_agent.core.ledger import Ledger
 from meta_agent.core.ledger.kinds import Warmup
 from meta_agent.core.loop.budget import spent
 from meta_agent.core.loop.finish import finish
+from meta_agent.core.loop.loop import first_version
 from meta_agent.core.loop.plan import plan_for
 from meta_agent.core.loop.records import HandedOver
 from meta_agent.core.loop.verbs import propose as propose_step
@@ -121,6 +121,7 @@ def prepared(bench: Bench) -> Bench:
 
 
 def carried_out(bench: Bench) -> HandedOver:
+    bench.forget()
     return STRATEGIES["staged"]().carry_out(bench.run, first_version(bench.run))
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from meta_agent.composition.opening import first_version
 from meta_agent.composition.preflight import require_supported
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
@@ -17,6 +16,7 @@ from meta_agent.core.gate import Finding
 from meta_agent.core.lab.units import EvalUnit
 from meta_agent.core.loop.budget import allowed, spent
 from meta_agent.core.loop.diagnostics.tend import tend
+from meta_agent.core.loop.loop import first_version
 from meta_agent.core.loop.records import HandedOver, Judged, Reading
 from meta_agent.core.loop.verbs.promote import promote
 from meta_agent.core.protocols import HarnessTree, Verdict, VerdictKind

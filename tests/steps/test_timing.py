@@ -11,7 +11,7 @@ from meta_agent.composition.timing import StepTimes, minutes_of, range_of
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.loop.plan import plan_for
-from meta_agent.core.loop.verbs.warm_up import MOST_PASSES
+from meta_agent.strategies.warm_up import MOST_PASSES
 
 TINY = RunConfig(policy="nano", strategy="staged", profile="tiny", budget=400, sandbox="process")
 

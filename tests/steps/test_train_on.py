@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from meta_agent.composition.opening import first_version
 from meta_agent.core.errors import CandidateError
 from meta_agent.core.lab.live import Trained
 from meta_agent.core.loop.budget import allowed, spent
+from meta_agent.core.loop.loop import first_version
 from meta_agent.core.loop.verbs.collect import collect
 from meta_agent.core.loop.verbs.train_on import CHUNK, FIRST_SEED, train_on
 from tests.steps._bench import Bench
@@ -90,4 +90,5 @@ def test_a_run_that_is_taken_up_trains_the_same(bench: Bench, share: float) -> N
 
     once = trained_on(bench, by_steps)
     made = list(bench.lab.made)
+    bench.forget()
     assert trained_on(bench, by_steps) == once and bench.lab.made == made

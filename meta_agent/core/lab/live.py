@@ -38,7 +38,7 @@ from meta_agent.core.harness.session import AskJudge
 from meta_agent.core.lab.arms import ArmRef, behaviour_hash, load_arm, load_shard, reward_hash
 from meta_agent.core.lab.fair import fairly, or_refusal
 from meta_agent.core.lab.inspector import Inspector
-from meta_agent.core.lab.measured import Evaluated, Job, LabSettings, Part, Trained
+from meta_agent.core.lab.measured import Budget, Evaluated, Job, LabSettings, Part, Trained
 from meta_agent.core.lab.training import Policies
 from meta_agent.core.lab.units import (
     ONE_SAMPLE,
@@ -86,6 +86,7 @@ class Lab:
         self.store = store
         self.domain = domain
         self.inspector = Inspector(store, domain, imitated=self.imitated)
+        self.budget = Budget()
         self._on_step = on_step
         self._stopping = stopping
         self._labels: dict[str, str] = {}
@@ -186,26 +187,31 @@ class Lab:
         return load_arm(self.store, ref)
 
     def trained(self, job: Job) -> bool:
-        """Returns True if a job's training is recorded or not needed, so it costs nothing."""
+        """Returns True if a job's training is counted or not needed, so it costs nothing more."""
         name = _train_name(job.tree, job.seed, job.steps, onto=job.onto)
-        step = self.ledger.step(f"{self.settings.run}/train/{name}")
-        return job.steps == 0 or (step is not None and step.is_done)
+        return job.steps == 0 or f"{self.settings.run}/train/{name}" in self.budget
 
     def measured(self, job: Job) -> bool:
-        """Returns True if a job's training and evaluation are recorded, so it costs nothing."""
-        if not self.trained(job):
-            return False
-        trained = self._trained_by(job)
-        name = self._eval_name(job.tree, trained, job.split, job.limit, ONE_SAMPLE, None)
-        step = self.ledger.step(f"{self.settings.run}/eval/{name}")
-        return step is not None and step.is_done
+        """Returns True if a job's training and evaluation are counted, so it costs nothing more."""
+        return self.trained(job) and self._is_counted(
+            job.tree, self._trained_by(job), job.split, job.limit
+        )
 
     def unsampled(self, tree: HarnessTree, *, split: Split, limit: int) -> int:
-        """Returns how many attempts an evaluation of the untrained policy costs; 0 if recorded."""
-        base = self.train(tree, seed=0, steps=0)
-        name = self._eval_name(tree, base, split, limit, ONE_SAMPLE, None)
-        step = self.ledger.step(f"{self.settings.run}/eval/{name}")
-        return 0 if step and step.is_done else len(tasks_of(self.domain, split, limit, None))
+        """Returns how many attempts an evaluation of the untrained policy costs; 0 if counted."""
+        is_counted = self._is_counted(tree, self.untrained(), split, limit)
+        return 0 if is_counted else len(tasks_of(self.domain, split, limit, None))
+
+    def _is_counted(self, tree: HarnessTree, trained: Trained, split: Split, limit: int) -> bool:
+        name = self._eval_name(tree, trained, split, limit, ONE_SAMPLE, None)
+        return f"{self.settings.run}/eval/{name}" in self.budget
+
+    def recount(self, keys: Iterable[str]) -> None:
+        """Counts recorded measurements that a recorded step made, such as an author's trials."""
+        for key in keys:
+            step = self.ledger.step(key)
+            if step is not None and step.is_done:
+                self.budget.count(key, step.intent.get("split"), step.fields)
 
     def order_of(self, split: Split, limit: int, salt: str) -> list[str]:
         """Returns the keys of a split's first `limit` tasks, in an order that `salt` determines."""
@@ -396,6 +402,7 @@ class Lab:
             raise Interrupted
         key = f"{self.settings.run}/{name}"
         outcome = self.ledger.once(key, kind, intent, lambda: or_refusal(work))
+        self.budget.count(key, intent.get("split"), outcome)
         if refused := outcome.get("refused"):
             raise CandidateError(
                 refused["message"], reason=refused["reason"], hint=refused.get("hint")

@@ -71,6 +71,45 @@ class Evaluated(NamedTuple):
         return self.clean / self.planned
 
 
+class Budget:
+    """Counts the attempts of a run's measurements, as the run comes to them in this process.
+
+    A resumed run comes to its recorded measurements again, in the same order. So it counts the same
+    at each decision as it did before, and no decision needs a record. Attempts on the vault are
+    free, because nothing is chosen by them.
+    """
+
+    def __init__(self) -> None:
+        self._attempts: dict[str, int] = {}  # by the measurement's key in the ledger
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._attempts
+
+    @property
+    def spent(self) -> int:
+        """Returns the number of attempts that were counted."""
+        return sum(self._attempts.values())
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Returns the ledger keys of the measurements that were counted."""
+        return frozenset(self._attempts)
+
+    def count(self, key: str, split: object, outcome: Mapping[str, object]) -> None:
+        """Counts a finished training or evaluation, once for each `key`."""
+        self._attempts[key] = 0 if split == "vault" else attempts_of(outcome)
+
+    def forget(self) -> None:
+        """Counts from 0 again, as a process does that resumes a run."""
+        self._attempts.clear()
+
+
+def attempts_of(outcome: Mapping[str, object]) -> int:
+    """Returns how many attempts the outcome of a training or an evaluation took."""
+    attempts = outcome.get("rollouts")
+    return attempts if isinstance(attempts, int) else 0
+
+
 class Part(NamedTuple):
     """Some tasks of a split: those at the positions `at`, after a shuffle with the salt `order`."""
 

@@ -24,7 +24,7 @@ from urllib.parse import quote
 
 from meta_agent.core.distribution import install
 from meta_agent.core.errors import ConfigError, InfrastructureError, IntegrityError, MetaAgentError
-from meta_agent.core.ledger._migrations import LATER, MIGRATIONS
+from meta_agent.core.ledger._migrations import MIGRATIONS
 from meta_agent.core.ledger._rows import Cell
 
 BUSY_TIMEOUT_SEC: Final = 30.0
@@ -77,7 +77,7 @@ class Journal:
                 f"{self.path} was written by a newer meta-agent (it has table change {newer[0]})",
                 hint=f"upgrade with: {install()} --upgrade",
             )
-        if not upgrade and names_here - applied - LATER:
+        if not upgrade and names_here - applied:
             raise ConfigError(
                 f"the ledger {self.path} is not complete yet",
                 hint="run the evolve command again: it completes the ledger",
@@ -108,10 +108,6 @@ class Journal:
         """Returns all rows of an SQL query. Raises a MetaAgentError if SQLite fails."""
         with self._lock, self._translated():
             return self._db.execute(query, tuple(arguments)).fetchall()
-
-    def has(self, table: str) -> bool:
-        """Returns True if the ledger's file has `table`; older files lack the newest tables."""
-        return bool(self.rows("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)))
 
     def close(self) -> None:
         """Closes the file. A second call does nothing."""

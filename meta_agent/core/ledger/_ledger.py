@@ -13,9 +13,8 @@ writes a checkpoint makes itself repeatable (compare-and-swap, manifest last).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import reduce
 from pathlib import Path
 from typing import Self, cast
 
@@ -161,45 +160,28 @@ class Ledger(Purse):
                 "UPDATE steps SET outcome = ?, finished_at = ?, duration_sec = ? WHERE key = ?",
                 (outcome, time.time(), duration_sec, key),
             )
-            before = self._last_link(but=key)
+            before = self._last_link()
             done = self.step(key)
             if done is not None:
                 digest = link(before, done)
                 db.execute("INSERT INTO chain (key, digest) VALUES (?, ?)", (key, digest))
         self.recorded_at = time.time()
 
-    def _last_link(self, but: str) -> str:
+    def _last_link(self) -> str:
         rows = self._journal.rows("SELECT digest FROM chain ORDER BY seq DESC LIMIT 1")
-        return str(rows[0][0]) if rows else self._before_chains({but})
-
-    def _before_chains(self, chained: Collection[str]) -> str:
-        """Returns the digest over the steps that versions without a hash chain recorded."""
-        old = (step for step in self.steps() if step.is_done and step.key not in chained)
-        return reduce(link, old, "")
+        return str(rows[0][0]) if rows else ""
 
     def head(self, key: str) -> str | None:
         """Returns the hash over the step `key` and all before it, or None if there is none."""
-        if not self._journal.has("chain"):
-            return None
         rows = self._journal.rows("SELECT digest FROM chain WHERE key = ?", (key,))
         return str(rows[0][0]) if rows else None
 
     def order(self) -> list[str]:
         """Returns the keys of all finished steps, in the order in which they were recorded."""
-        chained: list[str] = []
-        if self._journal.has("chain"):
-            rows = self._journal.rows("SELECT key FROM chain ORDER BY seq")
-            chained = [str(key) for (key,) in rows]
-        in_chain = set(chained)
-        before = self._journal.rows(
-            "SELECT key FROM steps WHERE finished_at IS NOT NULL ORDER BY finished_at, seq"
-        )
-        return [*(str(key) for (key,) in before if key not in in_chain), *chained]
+        return [str(key) for (key,) in self._journal.rows("SELECT key FROM chain ORDER BY seq")]
 
     def heads(self) -> frozenset[str]:
-        """Returns the hash after each finished step (`head`); empty if the ledger stores none."""
-        if not self._journal.has("chain"):
-            return frozenset()
+        """Returns the hash after each finished step (`head`)."""
         return frozenset(
             str(digest) for (digest,) in self._journal.rows("SELECT digest FROM chain")
         )
@@ -209,16 +191,13 @@ class Ledger(Purse):
 
         It recomputes the hashes of all steps and compares them with those stored (`head`).
         """
-        if not self._journal.has("chain"):
-            return None
-        links = self._journal.rows("SELECT key, digest FROM chain ORDER BY seq")
-        before = self._before_chains({str(key) for key, _ in links}) if links else ""
-        for key, digest in links:
-            step = self.step(str(key))
-            if step is None or not step.is_done or link(before, step) != digest:
+        before, steps = "", {step.key: step for step in self.steps() if step.is_done}
+        for key, digest in self._journal.rows("SELECT key, digest FROM chain ORDER BY seq"):
+            step = steps.pop(str(key), None)
+            if step is None or link(before, step) != digest:
                 return str(key)
             before = str(digest)
-        return None
+        return next(iter(steps), None)
 
     def step(self, key: str) -> Step | None:
         """Returns the step `key`, finished or not, or None if the ledger has no such step."""

@@ -52,5 +52,3 @@ MIGRATIONS: Final[tuple[tuple[str, str], ...]] = (
             digest TEXT NOT NULL) STRICT""",
     ),
 )
-LATER: Final = frozenset({"009_chain"})
-"""Migrations that a reader can do without: an older workspace opens as it is."""

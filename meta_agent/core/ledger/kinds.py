@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, NotRequired, TypedDict
 
 StepKind = Literal[
-    "attribution", "baseline", "budget", "bundle", "calibration", "candidate", "cell",
+    "attribution", "baseline", "bundle", "candidate", "cell",
     "checkpoint", "claim", "clock", "decision", "diagnostic", "discrimination", "drift", "eval",
     "evidence", "experiment", "handover", "lead", "leg", "live", "merge", "passes", "proposal",
     "race", "ref", "results", "revert", "revision", "screen", "skill", "start", "tasks", "train",
@@ -70,6 +70,7 @@ class Proposal(TypedDict):
     """The candidates that were proposed in one generation.
 
     `nothing` says why there are none; `noted` is the proposer's note for later generations.
+    `measured` holds the keys of the measurements that the proposers made.
     """
 
     generation: int
@@ -79,6 +80,7 @@ class Proposal(TypedDict):
     refused: NotRequired[list[Refused]]
     nothing: NotRequired[str]
     noted: NotRequired[str]
+    measured: NotRequired[list[str]]
 
 
 class Candidate(TypedDict):
@@ -228,12 +230,6 @@ class Commit(TypedDict):
     commit: str
 
 
-class Start(Commit):
-    """The commit that a run starts from, and the version of the rules for its final test."""
-
-    rules: NotRequired[int]
-
-
 class Clock(TypedDict):
     """The time at a run's start, in seconds since the epoch."""
 
@@ -276,9 +272,8 @@ class Wrote:
 _V: Final = "core/loop/verbs"
 KINDS: Final[Mapping[StepKind, Wrote]] = {
     "clock": Wrote("clock", ("composition/opening",), Clock),
-    "start": Wrote("start", ("composition/opening",), Start),
+    "start": Wrote("start", ("core/loop/loop",), Commit),
     "visible": Wrote("visible", ("composition/visible",), in_views=True),
-    "budget": Wrote("WHAT/budget", ("core/loop/budget", f"{_V}/_experiments")),
     "warmup": Wrote("warmup", ("core/lab/live",), Warmup),
     "train": Wrote("train/NAME", ("core/lab/live",), Train),
     "eval": Wrote("eval/NAME", ("core/lab/live",), Stored),
@@ -294,16 +289,14 @@ KINDS: Final[Mapping[StepKind, Wrote]] = {
     "decision": Wrote("decision/GATE/SUBJECT", (f"{_V}/approve",), in_views=True),
     "discrimination": Wrote("gN/cK/discriminate", ("core/loop/diagnostics/discriminate",)),
     "cell": Wrote("gN/cell/COMMIT", (f"{_V}/cells",), Cell, in_views=True),
-    "bundle": Wrote("gN/bundle", ("strategies/search",), Bundle, in_views=True),
+    "bundle": Wrote("gN/bundle", (f"{_V}/bundle",), Bundle, in_views=True),
     "race": Wrote("race/WHAT/K", ("strategies/race",)),
-    "passes": Wrote("warm-up/passes", (f"{_V}/warm_up",)),
-    "leg": Wrote("leg/N", (f"{_V}/leg",)),
+    "passes": Wrote("warm-up/passes", ("strategies/warm_up",)),
+    "leg": Wrote("leg/N", ("strategies/leg",)),
     "tasks": Wrote("race/tasks", ("core/loop/spending",), Half),
     "drift": Wrote("race/again", ("core/loop/drift",), Drift),
     "claim": Wrote("claim/begun", ("core/loop/spending",)),
-    "lead": Wrote(
-        "gN/lead", ("strategies/full", "strategies/race", "strategies/search"), in_views=True
-    ),
+    "lead": Wrote("gN/lead", (f"{_V}/bundle", f"{_V}/hand_over", "strategies/race"), in_views=True),
     "live": Wrote("claim/KIND/LOOK", (f"{_V}/claim",), Live, in_views=True),
     "checkpoint": Wrote("checkpoint", (f"{_V}/train_on",)),
     "attribution": Wrote("claim/attribution", (f"{_V}/attribute",)),
@@ -314,6 +307,5 @@ KINDS: Final[Mapping[StepKind, Wrote]] = {
     "handover": Wrote("handover", ("core/loop/finish",), in_views=True),
     "vault": Wrote("vault/WHICH", ("core/loop/finish",), in_views=True),
     "results": Wrote("vault/results", ("core/loop/results",), in_views=True),
-    "calibration": Wrote("calibration/NAME", ()),  # written up to version 0.1
     "revert": Wrote("revert/COMMIT", ("studies/story",), in_views=True),
 }

@@ -1,8 +1,8 @@
-"""How many attempts a run may make, and how many it has made.
+"""How many attempts a run may make, and what the rest of them pays for.
 
 Every attempt counts, in training and in evaluation, under every strategy. Only attempts on the
-vault are free, because no strategy chooses by them. The counts come from recorded steps, so they
-survive a crash. Every decision is journalled, so a resumed run decides the same again.
+vault are free, because no strategy chooses by them. `lab.budget` counts them as the run comes to
+them, so a resumed run decides the same again.
 
 Where a policy is trained, at most `SEARCH_SHARE` of the budget pays for the search and at most
 `CLAIM_SHARE` for the claim. The rest trains the winning harness for longer. A claim needs at least
@@ -22,11 +22,12 @@ from typing import Final
 
 from meta_agent.core.harness import recipe_of
 from meta_agent.core.lab.live import Job
+from meta_agent.core.lab.measured import attempts_of
 from meta_agent.core.ledger import Ledger, Step
-from meta_agent.core.ledger.kinds import Start, StepKind
+from meta_agent.core.ledger.kinds import Commit, StepKind
 from meta_agent.core.loop.plan import MIN_PAIRS, Plan
 from meta_agent.core.loop.run import Run
-from meta_agent.core.protocols import JSON, HarnessTree
+from meta_agent.core.protocols import HarnessTree
 
 SEARCH_SHARE: Final = 0.4
 CLAIM_SHARE: Final = 0.4
@@ -46,8 +47,15 @@ def spent(
 
     `kinds` are the kinds of ledger steps that count. With `before`, only earlier steps count.
     """
-    steps = [step for kind in kinds for step in ledger.steps(run, kind=kind)]
-    return sum(_attempts_of(step) for step in steps if before is None or step.seq < before.seq)
+    steps = [step for kind in kinds for step in ledger.steps(run, kind=kind) if step.is_done]
+    return sum(
+        attempts_of(step.fields)
+        for step in steps
+        if step.intent.get("split") != "vault" and (before is None or step.seq < before.seq)
+    )
+
+
+# --- how the budget is shared --------------------------------------------------------------------
 
 
 def allowed(run: Run) -> int:
@@ -64,8 +72,13 @@ def first_tree(run: Run) -> HarnessTree:
     """Returns the harness that the run began with."""
     step = run.ledger.step(f"{run.id}/start")
     return run.repo.tree(
-        step.outcome_as(Start)["commit"] if step and step.is_done else run.repo.head()
+        step.outcome_as(Commit)["commit"] if step and step.is_done else run.repo.head()
     )
+
+
+def attempts_a_step(tree: HarnessTree) -> int:
+    """Returns the most attempts that one optimiser step makes, replaced groups included."""
+    return recipe_of(tree).most_rows_per_step
 
 
 def one_cell(plan: Plan, tree: HarnessTree) -> int:
@@ -124,117 +137,64 @@ def search_cap(run: Run, *, later: bool) -> int:
     return share + max(0, cap - share - held) // 2 if later else share
 
 
-def cells_left(
-    run: Run, tree: HarnessTree, what: str, beside: int = 0, *, later: bool = False
-) -> int:
+# --- what the rest pays for ----------------------------------------------------------------------
+
+
+def attempts_left(run: Run) -> int:
+    """Returns how many attempts are left of the run's budget, at least 0."""
+    return max(0, allowed(run) - run.lab.budget.spent)
+
+
+def cells_left(run: Run, tree: HarnessTree, beside: int = 0, *, later: bool = False) -> int:
     """Returns how many trainings, each with its evaluation, the search's budget still pays for.
 
-    It pays for `beside` other attempts first, and is larger after the first bundle (`later`). The
-    ledger keeps the answer under `what`, so a later call returns the same.
+    It pays for `beside` other attempts first, and is larger after the first bundle (`later`).
     """
-
-    def count_cells() -> JSON:
-        attempts = search_cap(run, later=later) - spent(run.ledger, run.id) - beside
-        cells = int(attempts // one_cell(run.plan, tree))
-        return {"cells": max(0, cells)}
-
-    return int(run.once(f"{what}/budget", "budget", {}, count_cells)["cells"])
+    attempts = search_cap(run, later=later) - run.lab.budget.spent - beside
+    return max(0, int(attempts // one_cell(run.plan, tree)))
 
 
-def for_experiments(run: Run, tree: HarnessTree, name: str) -> JSON:
-    """Returns the record of how many attempts a generation's proposers may use to try edits out.
+def attempts_of_jobs(run: Run, jobs: Sequence[Job], under: HarnessTree | None = None) -> int:
+    """Returns the attempts that jobs take, with their evaluations; none if the training is made.
 
-    `attempts` is that number, and `spent` what the run had made before. The record is made once, as
-    step `name` of the ledger.
+    A step has as many attempts as under the harness `under`, or under that of each job.
     """
-
-    def declare_attempts() -> JSON:
-        used, share = spent(run.ledger, run.id), SEARCH_SHARE * allowed(run)
-        spared = _SPARED * one_cell(run.plan, tree) + run.config.candidates * run.plan.search
-        most = min(EXPERIMENT_SHARE * share, share - used - spared)
-        return {"spent": used, "attempts": max(0, int(most))}
-
-    return run.once(name, "budget", {}, declare_attempts)
+    due = (job for job in jobs if not run.lab.trained(job))
+    return sum(job.steps * attempts_a_step(under or job.tree) + job.limit for job in due)
 
 
-def left_for_experiments(run: Run, declared: JSON) -> int:
-    """Returns how many attempts a generation may still use for experiments; 0 if none are left.
-
-    `declared` is the record that `for_experiments` returned at the start of the generation.
-    """
-    used = spent(run.ledger, run.id) - int(declared["spent"])
-    return max(0, int(declared["attempts"]) - used)
-
-
-def pays_for_search(
-    run: Run,
-    tree: HarnessTree,
-    what: str,
-    trainings: Sequence[Job],
-    beside: int = 0,
-    *,
-    later: bool = False,
-) -> bool:
-    """Returns True if the search's part of the budget pays for trainings and `beside` attempts.
-
-    Each training has an evaluation on the search split, and costs nothing if it is recorded. After
-    the first bundle (`later`) the part is larger. The ledger keeps the answer under `what`.
-    """
-    due = [job for job in trainings if not run.lab.trained(job)]
-    price = sum(job.steps * attempts_a_step(tree) + run.plan.search for job in due)
-    return search_pays(run, what, price + beside, later=later)
-
-
-def search_pays(run: Run, what: str, price: int, *, later: bool = True) -> bool:
+def search_pays(run: Run, price: int, *, later: bool = True) -> bool:
     """Returns True if the search's part of the budget pays for `price` more attempts.
 
-    After the first bundle (`later`) the part is larger. The ledger keeps the answer under `what`.
+    After the first bundle (`later`) the part is larger.
     """
-    return _pays(run, f"{what}/budget", price, search_cap(run, later=later))
+    return run.lab.budget.spent + price <= search_cap(run, later=later)
 
 
-def pays_for(run: Run, what: str, trainings: Sequence[Job] = (), attempts: int = 0) -> bool:
-    """Returns True if the run's budget pays for trainings, their evaluations and `attempts` more.
+def pays_for(run: Run, what: str, price: int) -> bool:
+    """Returns True if the run's budget pays for `price` more attempts. Tells the user if not.
 
-    Tells the user if it does not. Leave out recorded trainings, which cost nothing. The ledger
-    keeps the answer under `what`.
+    `what` says what they are for.
     """
-    price = attempts + sum(job.steps * attempts_a_step(job.tree) + job.limit for job in trainings)
-    if not price:
+    if not price or run.lab.budget.spent + price <= allowed(run):
         return True
-    cap = allowed(run)
-    pays = _pays(run, f"{what}/budget", price, cap)
-    if not pays:
-        run.note(f"{what.removeprefix(f'{run.id}/')}: the budget of {cap:,} attempts is used up")
-    return pays
+    run.note(f"{what}: the budget of {allowed(run):,} attempts is used up")
+    return False
 
 
-def attempts_left(run: Run, name: str) -> int:
-    """Returns how many attempts the budget had left at the first call with this `name`."""
+def grant_of(run: Run, tree: HarnessTree, generation: int) -> tuple[int, int]:
+    """Returns how many attempts a generation's proposers may still use for trials, and in all.
 
-    def count_attempts() -> JSON:
-        return {"left": max(0, allowed(run) - spent(run.ledger, run.id))}
-
-    return int(run.once(f"{name}/left", "budget", {}, count_attempts)["left"])
-
-
-def attempts_a_step(tree: HarnessTree) -> int:
-    """Returns the most attempts that one optimiser step makes, replaced groups included."""
-    return recipe_of(tree).most_rows_per_step
-
-
-def _pays(run: Run, name: str, price: int, cap: int) -> bool:
-    """Compares a price with what is left of `cap`. The first answer stays, also after a crash."""
-
-    def compare_price() -> JSON:
-        used = spent(run.ledger, run.id)
-        return {"spent": used, "price": price, "pays": used + price <= cap}
-
-    return bool(run.once(name, "budget", {"cap": cap}, compare_price)["pays"])
-
-
-def _attempts_of(step: Step) -> int:
-    if not step.is_done or step.intent.get("split") == "vault":
-        return 0
-    attempts = step.fields.get("rollouts")
-    return attempts if isinstance(attempts, int) else 0
+    Both are 0 with a frozen policy, and under a strategy that has none to give. What they may use
+    in all is fixed at the first call for the generation.
+    """
+    if run.plan.race or run.config.strategy != "full":
+        return 0, 0
+    used = run.lab.budget.spent
+    if generation not in run.grants:
+        share = SEARCH_SHARE * allowed(run)
+        spared = _SPARED * one_cell(run.plan, tree) + run.config.candidates * run.plan.search
+        most = max(0, int(min(EXPERIMENT_SHARE * share, share - used - spared)))
+        run.grants[generation] = used, most
+    before, most = run.grants[generation]
+    return max(0, most - (used - before)), most

@@ -13,11 +13,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import ClassVar, Final, NamedTuple, Self
 
 from meta_agent.core.config import RunConfig
-from meta_agent.core.gate import Course, ErrorBudget, Rule
+from meta_agent.core.gate import Course, ErrorBudget
 from meta_agent.core.gate.race import BLOCK, EXAM, exam_of, racing
 from meta_agent.core.gate.simulate import Exam, Gate, Look
-from meta_agent.core.ledger import Step
-from meta_agent.core.ledger.kinds import Start
 from meta_agent.core.protocols import FACTORS, JSON, TRAINING_FACTORS, Domain, Factor, Split
 from meta_agent.core.task_splits import SMALL, Halves
 
@@ -26,13 +24,6 @@ MISS: Final = 0.2
 ALPHA: Final = 0.05
 MIN_PAIRS: Final = 3
 """Pairs of trainings below which nothing can be proven."""
-RULES: Final = 3
-"""Version of the rules by which a run decides. A run keeps the version that it started with.
-
-1, before 2026-11-26: a claim over training seeds is a t-test and ends with its share of the budget.
-2: it also bets on signs, and a claim that has come near buys further pairs (`Course.further`).
-3, from 2026-11-27: an edit that is proposed again in a race gets further attempts; a search with
-trainings continues from a version that is nearly as good as its base, for the time being."""
 STAGED: Final = "staged"
 """The strategy that races edits with frozen weights, and then trains in legs."""
 STAGED_ATTEMPTS: Final = 960
@@ -71,22 +62,11 @@ def pairs_bought(plan: Plan, most: int) -> Iterator[Purchase]:
     `most` pairs are planned. The first analysis is at three, or at `most` if that is less. Those
     beyond `most`, up to the plan's own maximum, are meant for a gain that is nearly proven.
     """
-    further = plan.looks[-1] if plan.rules > 1 and plan.looks[-1] > most else 0
-    rule: Rule = "pairs_and_signs" if plan.rules > 1 else "training_pairs"
-    course = Course(rule, max(most, MIN_PAIRS), plan.target, further=further)
+    further = plan.looks[-1] if plan.looks[-1] > most else 0
+    course = Course("pairs_and_signs", max(most, MIN_PAIRS), plan.target, further=further)
     last = max(most, further)
     for pairs in range(min(MIN_PAIRS, most), last + 1):
         yield Purchase(pairs, pairs == last, course)
-
-
-def rules_of(start: Step | None) -> int:
-    """Returns the version of the decision rules that a run recorded in its step `start`.
-
-    Returns the current version if `start` is not done, and 1 if it recorded none.
-    """
-    if start is None or not start.is_done:
-        return RULES
-    return start.outcome_as(Start).get("rules", 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +104,6 @@ class _Sizes:
     behind the server has changed since the race began."""
     halved: bool = False
     """Whether the search and confirm tasks are halves of one small set (`task_splits.Halves`)."""
-    rules: int = RULES
-    """Version of the rules by which the run decides."""
     leg: int = 0
     """Optimiser steps of one leg. 0: the policy is not trained in legs."""
     legs: int = 0

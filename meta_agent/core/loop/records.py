@@ -5,7 +5,7 @@ Everything else (sandboxes, commits, measuring, the journal) is the same for eve
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, Final, NamedTuple, Protocol
@@ -135,6 +135,18 @@ def stopped(findings: tuple[Finding, ...]) -> Judged:
     reasons = tuple(f"{f.code}: {f.message}" for f in findings if f.severity == "veto")
     evidence = {"judge": "checks", "findings": [finding.to_json() for finding in findings]}
     return Judged(Verdict(VerdictKind.INVALID, reasons, evidence=evidence))
+
+
+def undecided(reason: str, cells: Sequence[str] | None = None) -> Judged:
+    """Returns the verdict INCONCLUSIVE on a candidate that no final test was about.
+
+    `cells` names the measured sets of candidates that the `reason` rests on. None means none.
+    """
+    evidence: JSON = {"judge": "checks", "findings": []}
+    if cells is not None:
+        evidence = {"judge": "bundle", "inputs": {"cells": list(cells)}}
+    kind = VerdictKind.INCONCLUSIVE
+    return Judged(Verdict(kind, (reason,), screened_out=True, evidence=evidence))
 
 
 def failure(error: CandidateError, stage: str = "failed") -> Finding:

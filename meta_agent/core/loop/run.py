@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from meta_agent.core.chat import ModelClient
@@ -16,7 +16,7 @@ from meta_agent.core.ledger import DONE, Ledger
 from meta_agent.core.ledger.kinds import StepKind
 from meta_agent.core.loop.extensions import Extensions
 from meta_agent.core.loop.plan import Plan
-from meta_agent.core.protocols import Factor, Hypothesis
+from meta_agent.core.protocols import JSON, Factor, Hypothesis
 from meta_agent.core.skills import SkillLibrary
 
 T = TypeVar("T")
@@ -52,6 +52,8 @@ class Run:
     """The client for all language model calls. None if the run makes none."""
     terms: SearchTerms | None = None
     """None if ideas are tried in bundles, in a race or by `score-only`."""
+    grants: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By generation: the attempts that were made before it, and those that its authors may use."""
     stage_factors: tuple[Factor, ...] = ()
     """The factors that the present stage of a run may edit. Empty: all that the plan allows."""
 
@@ -71,6 +73,27 @@ class Run:
             raise Interrupted
         key = name if name.startswith(f"{self.id}/") else f"{self.id}/{name}"
         return self.ledger.once(key, kind, intent, work)
+
+    def once_with_trials(
+        self,
+        name: str,
+        kind: StepKind,
+        intent: Mapping[str, object],
+        work: Callable[[], Mapping[str, JSON]],
+    ) -> dict[str, JSON]:
+        """Does `work` once, as `once` does, and counts the attempts that its measurements made.
+
+        Their keys are recorded as `measured`, so a resumed run counts them without the work.
+        """
+
+        def measure() -> dict[str, JSON]:
+            before = self.lab.budget.keys
+            outcome = work()
+            return {**outcome, "measured": sorted(self.lab.budget.keys - before)}
+
+        outcome = self.once(name, kind, intent, measure)
+        self.lab.recount(outcome["measured"])
+        return outcome
 
     def phase(self, name: str, detail: str) -> None:
         """Shows which phase the run is in, and records it as an event."""

@@ -53,7 +53,7 @@ class LlmTeam:
         """Has one model find ideas, others write them in parallel; returns commits and refusals."""
         case, broken = AuthorCase(brief), threading.Event()
         line = self._line("analyst", f"g{brief.generation}/analyst", brief, broken)
-        dialogue = analyst_dialogue(case, line, brief.host.lend("analyst", 1))
+        dialogue = analyst_dialogue(case, line, brief.host.lend())
         try:
             analysis: Analysis = dialogue.run()
         except CandidateError as error:
@@ -64,7 +64,7 @@ class LlmTeam:
             brief.host.tell(f"idea {index}: {hypothesis.factor}: {hypothesis.statement}")
         if not analysis.ideas:
             return Proposed((), analysis.nothing, analysis.noted)
-        grant = brief.host.lend("proposers", len(analysis.ideas))
+        grant = brief.host.lend(len(analysis.ideas))
         work = [
             self._proposer(case, index, idea, grant, broken)
             for index, idea in enumerate(analysis.ideas)
@@ -84,7 +84,7 @@ class LlmTeam:
         `edits` maps the candidate's paths to contents (None: removed). `feedback` is a person's.
         """
         idea = Idea(hypothesis, "A first version of this is in your clone, not committed.")
-        grant = brief.host.lend(f"c{index}", 1)
+        grant = brief.host.lend()
         proposer = self._proposer(AuthorCase(brief), index, idea, grant, threading.Event())
         proposer.edits, proposer.feedback = edits, feedback
         return proposer.draft()

@@ -16,6 +16,7 @@ from meta_agent.core.lab.warmup import references
 from meta_agent.core.ledger import Step
 from meta_agent.core.ledger.kinds import Bundle, Cell, Proposal, StepKind, Verdict
 from meta_agent.core.ledger.kinds import Candidate as Made
+from meta_agent.core.loop.budget import cells_left
 from meta_agent.core.loop.diagnostics.tend import diagnostic_terms
 from meta_agent.core.loop.plan import Plan
 from meta_agent.core.loop.records import Collected, Reading, candidate_from_json, machines_failed
@@ -62,7 +63,10 @@ def brief_for(
         skills=run.skills.offered(run.config.domain),
         host=host,
         files=lambda: run.extensions.files.evidence_files(_source(run, collected, reading)),
-        terms=(*_terms(run, reading, generation), *diagnostic_terms(run, reading.evidence)),
+        terms=(
+            *_terms(run, collected.tree, reading, generation),
+            *diagnostic_terms(run, reading.evidence),
+        ),
         factors=run.factors,
         situation=_with_attempts(run, collected, reading, situation),
         untrained=reading.untrained,
@@ -302,7 +306,7 @@ def _bundled(run: Run) -> bool:
     return run.config.strategy != "score-only" and not run.plan.race and run.terms is None
 
 
-def _terms(run: Run, reading: Reading, generation: int) -> Iterator[str]:
+def _terms(run: Run, tree: HarnessTree, reading: Reading, generation: int) -> Iterator[str]:
     plan, how = run.plan, f"measured on {run.plan.search} search tasks"
     if plan.leg:
         yield from _staged_terms(run)
@@ -340,9 +344,9 @@ def _terms(run: Run, reading: Reading, generation: int) -> Iterator[str]:
             "trained policy does. A policy adapts to a fault, so look at both."
         )
     yield (
-        f"{_rounds(run, generation)}{_room(run, generation)} The search ends earlier where neither "
-        "a bundle nor any of its cells is better and no idea waits, or where its share of the "
-        "budget is spent."
+        f"{_rounds(run, generation)}{_room(run, tree, generation)} The search ends earlier where "
+        "neither a bundle nor any of its cells is better and no idea waits, or where its share of "
+        "the budget is spent."
     )
     yield _proof_terms(plan)
     yield (
@@ -413,12 +417,10 @@ def _rounds(run: Run, generation: int) -> str:
     return f"This is generation {generation}; at most {after} more are asked for ideas after it."
 
 
-def _room(run: Run, generation: int) -> str:
-    """Returns how many more trainings the search could pay for, or "" if none is recorded."""
-    step = run.ledger.step(f"{run.id}/g{generation}/propose/budget")
-    if step is None or not step.is_done:
-        return ""
-    return f" The search's share of the budget pays for {step.fields['cells']} more trainings."
+def _room(run: Run, tree: HarnessTree, generation: int) -> str:
+    """Returns how many more trainings the search could pay for, in words."""
+    cells = cells_left(run, tree, later=generation > 0)
+    return f" The search's share of the budget pays for {cells} more trainings."
 
 
 def summary(outcome: JSON) -> str:

@@ -23,7 +23,7 @@ from meta_agent.core.lab.live import Evaluated, Job, Trained
 from meta_agent.core.lab.static import changed_paths, static_check
 from meta_agent.core.lab.training import of_steps
 from meta_agent.core.lab.units import EXEMPLAR_STEPS
-from meta_agent.core.loop.budget import attempts_a_step, for_experiments, left_for_experiments
+from meta_agent.core.loop.budget import attempts_a_step, grant_of, one_cell
 from meta_agent.core.loop.records import Collected, Version
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs.collect import evidence_of
@@ -49,26 +49,17 @@ class Experiments:
     _alone: threading.Lock = field(default_factory=threading.Lock)
     """Runs one experiment at a time. Each runs its two sides in parallel."""
 
-    def lend(self, who: str, sharing: int) -> Grant:
-        """Grants the author `who` one of `sharing` equal parts of the attempts for experiments.
+    def lend(self, sharing: int = 1) -> Grant:
+        """Grants an author one of `sharing` equal parts of the attempts for experiments.
 
         The grant is of 0 attempts with a frozen policy, or if the strategy has none to give.
         """
-        run, name = self.run, f"g{self.generation}/experiments"
-        if run.plan.race or run.config.strategy != "full":
+        run, tree = self.run, self.collected.tree
+        unused, most = grant_of(run, tree, self.generation)
+        if not most:
             return Grant()
-        declared = for_experiments(run, self.collected.tree, name)
-
-        def offer() -> JSON:
-            attempts = left_for_experiments(run, declared)
-            job = self._job(None)
-            due = {"version": self._due(job), "edit": self._price(job)}
-            cell = run.plan.steps * attempts_a_step(self.collected.tree) + run.plan.search
-            return {"attempts": attempts // sharing, **due, "cell": cell}
-
-        terms = run.once(f"{name}/{who}", "budget", {"sharing": sharing}, offer)
-        due = terms["version"], terms.get("edit", 0), terms.get("cell", 0)
-        return Grant(terms["attempts"], declared["attempts"], self._steps, *due)
+        job, cell = self._job(None), one_cell(run.plan, tree)
+        return Grant(unused // sharing, most, self._steps, self._due(job), self._price(job), cell)
 
     def quote(self, tree: HarnessTree, trial: EditTrial | None) -> int:
         """Returns how many attempts an experiment with the edited harness `tree` takes.
@@ -108,7 +99,8 @@ class Experiments:
                 return {"ok": False, "text": f"It cannot be measured: {str(error)[:1000]}"}
 
         with self._alone:
-            report = self.run.once(key, "experiment", {"edit": tree.tree_hash, "how": how}, measure)
+            intent = {"edit": tree.tree_hash, "how": how}
+            report = self.run.once_with_trials(key, "experiment", intent, measure)
         return Rehearsal(report["ok"], report["text"])
 
     def sample(

@@ -48,10 +48,10 @@ def _paid_for(run: Run, before: str, after: str) -> bool:
     """Returns whether the budget pays for the missing cells. Two of four exist already."""
     plan = run.plan
     if plan.trains:
-        return pays_for(run, "claim/attribution", attempts=2 * plan.search)
+        return pays_for(run, "claim/attribution", 2 * plan.search)
     trees = [run.repo.tree(commit) for commit in (before, after)]
     missing = (run.lab.unsampled(tree, split="search", limit=plan.search) for tree in trees)
-    return pays_for(run, "claim/attribution", attempts=sum(missing))
+    return pays_for(run, "claim/attribution", sum(missing))
 
 
 def _attributed(run: Run, before: str, after: str, weights: tuple[Trained, Trained]) -> JSON:

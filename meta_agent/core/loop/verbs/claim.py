@@ -30,7 +30,7 @@ from meta_agent.core.gate import (
     verdict_to_json,
 )
 from meta_agent.core.lab.live import ArmRef, Job, Trained
-from meta_agent.core.loop.budget import allowed, claim_pairs, first_tree, pays_for
+from meta_agent.core.loop.budget import allowed, attempts_of_jobs, claim_pairs, first_tree, pays_for
 from meta_agent.core.loop.drift import drift
 from meta_agent.core.loop.plan import Purchase, pairs_bought
 from meta_agent.core.loop.records import Judged, Version, failure, must_work, stopped
@@ -80,7 +80,7 @@ def prove_version(run: Run, sides: Sides, weights: tuple[Trained, Trained]) -> J
     limit = run.plan.confirm
     trees = _trees(run, sides)
     run.phase("claim", f"this version against the start, {limit} confirm tasks")
-    if not pays_for(run, f"{CLAIM}/version", attempts=2 * limit):
+    if not pays_for(run, f"{CLAIM}/version", 2 * limit):
         return Judged(_unpaid(run))
     begin_claim(run)
 
@@ -136,7 +136,7 @@ def _look(run: Run, sides: Sides, purchase: Purchase) -> Judged:
     run.phase("claim", words)
     begin_claim(run)
     plan, trees = run.plan, _trees(run, sides)
-    run.lab.prepare(_due(run, sides, pairs))
+    run.lab.prepare(_jobs(run, sides, pairs))
     seeds = proof_seeds(pairs)
     with must_work(sides.before):
         before = run.lab.arm(
@@ -190,8 +190,6 @@ def _judged(
             ties=run.plan.ties,
         )
         evidence = {**verdict.evidence, "claim": {"kind": kind}}
-        if run.plan.rules == 1:
-            evidence["inputs"] = _inputs_by_first_rules(evidence["inputs"], kind)
         return {
             "candidate": f"{run.id}/{CLAIM}",
             "claim": kind,
@@ -204,12 +202,6 @@ def _judged(
     name = f"{CLAIM}/{kind}/look{look}"
     outcome = run.once(name, "live", {"claim": kind, "look": look}, judge)
     return Judged(verdict_from_json(outcome["verdict"]), refs)
-
-
-def _inputs_by_first_rules(inputs: JSON, kind: ClaimKind) -> JSON:
-    """Returns the inputs as the first rules recorded them: a factor stood for the seeds needed."""
-    others = {name: value for name, value in inputs.items() if name != "min_seeds"}
-    return {"factor": "recipe" if kind == "harness" else "scaffold", **others}
 
 
 def _goes_on(judged: Judged, course: Course) -> bool:
@@ -226,15 +218,14 @@ def _trees(run: Run, sides: Sides) -> tuple[HarnessTree, HarnessTree]:
     return run.repo.tree(sides.before.commit), run.repo.tree(sides.after.commit)
 
 
-def _due(run: Run, sides: Sides, pairs: int) -> list[Job]:
-    """Returns the trainings behind these pairs that are not recorded yet."""
+def _jobs(run: Run, sides: Sides, pairs: int) -> list[Job]:
+    """Returns the trainings of these pairs, each with its evaluation."""
     plan = run.plan
-    jobs = [
+    return [
         Job(tree, seed, plan.steps, SPLIT, plan.confirm)
         for seed in proof_seeds(pairs)
         for tree in _trees(run, sides)
     ]
-    return [job for job in jobs if not run.lab.trained(job)]
 
 
 def _affordable(run: Run, sides: Sides, purchase: Purchase) -> bool:
@@ -245,8 +236,8 @@ def _affordable(run: Run, sides: Sides, purchase: Purchase) -> bool:
     """
     pairs, plan = purchase.units, run.plan
     after = 2 * plan.confirm + ((2 + pairs) * plan.search if purchase.further else 0)
-    due = _due(run, sides, pairs)
-    return pays_for(run, f"{CLAIM}/harness/look{pairs}", due, attempts=after)
+    price = attempts_of_jobs(run, _jobs(run, sides, pairs))
+    return pays_for(run, f"{CLAIM}/harness/look{pairs}", price + after)
 
 
 def _unpaid(run: Run) -> Verdict:

@@ -11,6 +11,7 @@ from functools import partial
 from meta_agent.core.errors import CandidateError
 from meta_agent.core.harness import HarnessContract, parse_contract
 from meta_agent.core.lab.warmup import NEAR_ZERO
+from meta_agent.core.loop.budget import grant_of
 from meta_agent.core.loop.records import Collected, Reading, candidate_from_json, candidate_to_json
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs._briefing import brief_for, summary
@@ -34,7 +35,8 @@ def propose(run: Run, collected: Collected, reading: Reading, generation: int) -
     """Asks the proposer for edits of the harness; returns those whose commits were accepted."""
     offer_warmup(run, collected)
     run.phase("propose", f"generation {generation}: up to {run.config.candidates} candidates")
-    outcome = run.once(
+    grant_of(run, collected.tree, generation)
+    outcome = run.once_with_trials(
         f"g{generation}/propose",
         "proposal",
         {"base": collected.version.commit, "k": run.config.candidates},
@@ -105,7 +107,7 @@ def revise(
     if run.author == RULES:
         return None
     index = candidate.index + run.config.candidates
-    outcome = run.once(
+    outcome = run.once_with_trials(
         f"g{candidate.generation}/c{index}/revision",
         "revision",
         {"commit": candidate.commit, "feedback": feedback},

@@ -55,7 +55,7 @@ def train_on(run: Run, version: Version, start: Trained, *, reserved: int = 0) -
     best: Checkpoint | None = None
     for chunk in range(run.plan.trainings):
         beside = reserved if best else reserved + run.plan.search
-        lengths = (attempts_left(run, f"train_on/{chunk}") - beside) // one_cell(run.plan, tree)
+        lengths = (attempts_left(run) - beside) // one_cell(run.plan, tree)
         if lengths < 1:
             break
         best = best or on_search(run, tree, start)
@@ -95,7 +95,7 @@ def one_long(run: Run, version: Version, *, onto: Checkpoint | None = None) -> T
     ConfigError if the budget pays for no training, or if the harness fails.
     """
     tree, plan = run.repo.tree(version.commit), run.plan
-    unspent = attempts_left(run, "one_long") if onto else allowed(run)
+    unspent = attempts_left(run) if onto else allowed(run)
     lengths = unspent // one_cell(plan, tree)
     if lengths < 1:
         raise ConfigError(

@@ -34,7 +34,7 @@ def warm_up(run: Run, version: Version, start: Checkpoint) -> Checkpoint:
     steps, best, shares = -(-rows // SFT_ROWS), start, [start.evaluation.clean_success]
     for number in range(MOST_PASSES if rows else 0):
         solved = best.evaluation.clean == best.evaluation.planned
-        if solved or not pays_for(run, f"warm-up/{number}", attempts=run.plan.search):
+        if solved or not pays_for(run, f"warm-up/{number}", run.plan.search):
             break
         seed = FIRST_SEED + number
         trained = run.lab.train(tree, seed=seed, steps=steps, onto=best.trained, imitates=True)

@@ -16,10 +16,10 @@ from meta_agent.core.loop.records import Collected, Judged, Tested, failure, sto
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs.collect import rolled_out_untrained
 from meta_agent.core.loop.verbs.test import test
-from meta_agent.core.protocols import JSON, Candidate, Verdict, VerdictKind
+from meta_agent.core.protocols import Candidate, VerdictKind
 
 
-class Trial(NamedTuple):
+class Checked(NamedTuple):
     """A generation's candidates after their checks: ideas to train, and verdicts on the others."""
 
     ideas: list[Candidate]
@@ -28,49 +28,35 @@ class Trial(NamedTuple):
     tested: dict[str, Tested]
 
 
-def try_ideas(
+def check(
     run: Run, collected: Collected, generation: int, candidates: Sequence[Candidate]
-) -> Trial:
+) -> Checked:
     """Checks candidates before anything is trained; returns the ideas to train and the verdicts.
 
     A scaffold is also tried with the base policy, if the budget still pays for a training then.
     """
     tested = {candidate.id: test(run, collected, candidate) for candidate in candidates}
-    trial = Trial([], {}, [], tested)
+    checked = Checked([], {}, [], tested)
     scaffolds = [
         candidate
         for candidate in candidates
         if candidate.factor == "scaffold" and not tested[candidate.id].vetoed
     ]
     looks = len(scaffolds) * run.plan.search
-    affordable = cells_left(
-        run, collected.tree, f"g{generation}/looks", looks, later=generation > 0
-    )
+    affordable = cells_left(run, collected.tree, looks, later=generation > 0)
     for candidate in candidates:
         outcome = tested[candidate.id]
         if affordable and not outcome.vetoed and not outcome.watches:
             outcome = tested[candidate.id] = _with_conduct(run, collected, outcome)
         if outcome.vetoed:
-            trial.judged[candidate.id] = stopped(outcome.findings)
+            checked.judged[candidate.id] = stopped(outcome.findings)
         elif outcome.watches:
-            judged = trial.judged[candidate.id] = discriminate(run, outcome)
+            judged = checked.judged[candidate.id] = discriminate(run, outcome)
             if judged.verdict.kind is VerdictKind.PROMOTE:
-                trial.admitted.append(candidate)
+                checked.admitted.append(candidate)
         else:
-            trial.ideas.append(candidate)
-    return trial
-
-
-def undecided(reason: str, cells: Sequence[str] | None = None) -> Judged:
-    """Returns the verdict INCONCLUSIVE on a candidate that no final test was about.
-
-    `cells` names the measured sets of candidates that the `reason` rests on. None means none.
-    """
-    evidence: JSON = {"judge": "checks", "findings": []}
-    if cells is not None:
-        evidence = {"judge": "bundle", "inputs": {"cells": list(cells)}}
-    kind = VerdictKind.INCONCLUSIVE
-    return Judged(Verdict(kind, (reason,), screened_out=True, evidence=evidence))
+            checked.ideas.append(candidate)
+    return checked
 
 
 def _with_conduct(run: Run, collected: Collected, tested: Tested) -> Tested:
