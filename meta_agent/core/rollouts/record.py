@@ -44,7 +44,7 @@ class _Event(TypedDict):
     ok: bool
 
 
-_View = TypedDict("_View", {"turn": int, "kept": int, "lost": int, "gone": list[Any]})
+_View = TypedDict("_View", {"turn": int, "kept": int, "lost": int, "gone": list[Any]})  # noqa: UP013
 with_config(_STRICT)(_View)
 
 

@@ -121,9 +121,9 @@ class _Imitating(SFTTrainer):  # type: ignore[misc]
         for chunk in self._chunks_of(
             ids, batch["attention_mask"], marks, keep, self._pass_tokens, 1
         ):
-            kept = self._recomputing.prepare(model, chunk.ids.numel())
+            keeps = self._recomputing.prepare(model, chunk.ids.numel())
             with self.accelerator.autocast():
-                if beginning and kept and chunk.inputs:
+                if beginning and keeps and chunk.inputs:
                     out = score_chunk(model, beginning.cut(chunk), **beginning.keys(chunk))
                 else:
                     out = score_chunk(model, chunk)
