@@ -24,8 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "domains" / "cheats"))
 
-from _officials import Officials, Said  # noqa: E402
-from cheat_graders import (  # noqa: E402
+from _cheat_graders import (  # noqa: E402
     CHECK,
     FAIL_TO_PASS,
     HIDDEN,
@@ -37,8 +36,9 @@ from cheat_graders import (  # noqa: E402
     patched,
     program,
 )
-from cheat_row import GRADERS, Cheat, Form, Grader  # noqa: E402
-from cheat_table import CHEATS, pairs  # noqa: E402
+from _cheat_row import GRADERS, Cheat, Form, Grader  # noqa: E402
+from _cheat_table import CHEATS, pairs  # noqa: E402
+from _officials import Officials, Said  # noqa: E402
 
 CONTROL = "(control)"
 

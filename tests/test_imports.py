@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -106,3 +108,39 @@ print([name for name in {HEAVY!r} if name in sys.modules])
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_no_test_imports_another_test() -> None:
+    """What tests share is a kit: a file whose name begins with `_`, or a folder's `__init__`."""
+    foreign, kits = [], 0
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for source in imported_by(path):
+            kits += source.name.startswith("_")
+            if not source.name.startswith("_"):
+                foreign.append(f"{path.relative_to(ROOT)} -> {source.relative_to(ROOT)}")
+    assert kits and not foreign
+
+
+def imported_by(path: Path) -> Iterator[Path]:
+    """Yields the files of `tests` that a file imports; some tests lie in folders on the path."""
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.ImportFrom):
+            above = path.parent.relative_to(ROOT).parts
+            inside = above[: len(above) + 1 - node.level] if node.level else ()
+            module = ".".join([*inside, *filter(None, [node.module])])
+            names = [f"{module}.{alias.name}" for alias in node.names]
+        else:
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        for name in names:
+            for folder in (ROOT, path.parent) if not name.startswith("tests.") else (ROOT,):
+                yield from source_of(folder, name.split("."))
+
+
+def source_of(folder: Path, parts: list[str]) -> Iterator[Path]:
+    """Yields the file in `tests` behind a module, or behind the module that has this name."""
+    for words in (parts, parts[:-1]):
+        place = folder.joinpath(*words)
+        for source in (place.with_suffix(".py"), place / "__init__.py"):
+            if words and source.is_file() and source.is_relative_to(ROOT / "tests"):
+                yield source
+                return

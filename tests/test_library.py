@@ -19,8 +19,8 @@ from meta_agent.composition.given import _harness, config_of, prompt_in, source_
 from meta_agent.core.config import FIELDS
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.resources import shipped_harness
+from tests._sums import ROWS, adds, grade, settings
 from tests.loopback import FIRST_QUESTION, Call, Say, openai_server
-from tests.sums import ROWS, adds, grade, settings
 
 LONG = "Answer with a number. " * 200  # longer than a file's name may be
 

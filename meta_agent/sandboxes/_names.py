@@ -16,7 +16,7 @@ SNAPSHOT_LABEL: Final = "ma.snapshot"
 FOLDER_PREFIX: Final = "meta-agent-sandbox-"
 HOLDER_FILE: Final = "holder"
 
-# What a sandbox can promise beyond what each must; `tests/sandbox/conformance.py` attacks each.
+# What a sandbox can promise beyond what each must; `tests/sandbox/_conformance.py` attacks each.
 FENCES: Final = frozenset(
     {
         "network",  # nothing but its own loopback

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from meta_agent.core.resources import shipped_harness
-from tests.acceptance.brains.mender import Change, Mender
-from tests.acceptance.brains.solvers import Mathematician, Programmer
+from tests.acceptance.brains._mender import Change, Mender
+from tests.acceptance.brains._solvers import Mathematician, Programmer
 from tests.loopback._speech import Brain
 
 

@@ -16,7 +16,7 @@ from tests.acceptance._canary import leaks
 from tests.acceptance._cli import CANARIES, NOTHING_TRIED, Cli, behind
 from tests.acceptance._tasks import few
 from tests.acceptance.brains import Fix, Misbehaving, Solver
-from tests.acceptance.brains.misbehaving import DEEDS
+from tests.acceptance.brains._misbehaving import DEEDS
 from tests.loopback import openai_server
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(1800)]

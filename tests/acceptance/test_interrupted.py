@@ -16,7 +16,7 @@ import pytest
 from meta_agent.llm_clients.asking.transcripts import Transcripts
 from tests.acceptance._cli import CANARIES, Cli, behind
 from tests.acceptance._flawed import MATH, flawed
-from tests.acceptance.brains.solvers import Mathematician
+from tests.acceptance.brains._solvers import Mathematician
 from tests.loopback import Call, openai_server
 from tests.loopback._server import Url
 

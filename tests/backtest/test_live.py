@@ -17,7 +17,7 @@ from meta_agent.core.ledger import Ledger
 from meta_agent.core.protocols import GenerateReply, GenerateRequest, RolloutFailure, Task
 from meta_agent.core.rollouts import RolloutStore
 
-from ..rollouts.laboratory import LabDomain, ScriptGateway, task, tree
+from ..rollouts._laboratory import LabDomain, ScriptGateway, task, tree
 
 TASKS = 10
 BASE = Trained("base", "base", 0, 0, None, [])

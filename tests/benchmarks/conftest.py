@@ -5,4 +5,4 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-from tests.steps.conftest import bench as bench
+from tests.steps._bench import bench as bench

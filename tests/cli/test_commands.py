@@ -18,8 +18,8 @@ from meta_agent.core.history import HarnessRepo
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.workspace import init_workspace
 
-from ..view.sample import write_sample
-from .conftest import Done, Runner
+from ..view._sample import write_sample
+from ._command import Done, Runner
 
 COMMANDS = ["evolve", "init", "train", "report", "status", "log", "show", "diff", "why"]
 COMMANDS += ["verify", "doctor", "approve", "revert"]

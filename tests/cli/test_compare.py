@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .conftest import Runner
+from ._command import Runner
 
 
 def test_what_has_not_begun_is_shown_as_unfinished(meta_agent: Runner, tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from meta_agent.core.history import HarnessRepo
 from meta_agent.core.rollouts import RolloutStore
-from tests.cli.conftest import Runner
-from tests.cli.conftest import meta_agent as meta_agent
+from tests.cli._command import Runner
+from tests.cli._command import meta_agent as meta_agent
 
 
 def test_the_demo_ends_in_a_summary_and_a_workspace_for_every_reader(

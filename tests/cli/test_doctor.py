@@ -27,7 +27,7 @@ from meta_agent.sandboxes import EngineStatus, _engine
 
 from ..steps._kit import write_tasks
 from ..training._shapes import folder as folder
-from .conftest import meta_agent as meta_agent
+from ._command import meta_agent as meta_agent
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from meta_agent.core.setting_table import DOMAINS, SETTINGS, WAYS
 from meta_agent.domains import DOMAIN_KINDS
 from meta_agent.strategies.strategies import STRATEGIES
 
-from .conftest import Runner
+from ._command import Runner
 
 BY_ROLE = {
     "role_max_usd",

@@ -6,8 +6,8 @@ import pytest
 
 from meta_agent.core.ledger import Ledger
 
+from ._command import Runner
 from ._evolved import FILES, LONG, Evolved
-from .conftest import Runner
 
 
 @pytest.fixture

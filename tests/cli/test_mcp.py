@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import ANYWHERE, Runner
-from tests.view.recorded_workspace import RUN, workspace
+from tests.cli._command import ANYWHERE, Runner
+from tests.view._recorded_workspace import RUN, workspace
 
 PACKAGE = "mcp"
 Talk = Callable[[Any], Awaitable[Any]]

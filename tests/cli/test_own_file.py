@@ -7,7 +7,7 @@ import pytest
 
 from tests.training._shapes import QWEN3_4B, write
 
-from .conftest import Runner
+from ._command import Runner
 
 SPLITS = {"train": 20, "search": 17, "confirm": 14, "vault": 9}
 

@@ -12,8 +12,8 @@ from meta_agent.core.workspace import init_workspace
 from meta_agent.llm_clients.asking._digest import Question
 from meta_agent.llm_clients.asking.transcripts import Exchange, Transcripts
 
-from ..view.sample import HOSTILE, write_sample
-from .conftest import Runner
+from ..view._sample import HOSTILE, write_sample
+from ._command import Runner
 
 
 @pytest.fixture

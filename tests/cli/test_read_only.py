@@ -15,8 +15,8 @@ from meta_agent.core.history import HarnessRepo
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.workspace import init_workspace
 
-from ..view.sample import write_sample
-from .conftest import Done
+from ..view._sample import write_sample
+from ._command import Done
 
 _PR_CAPBSET_DROP, _CAP_DAC_OVERRIDE = 24, 1
 _PRCTL = ctypes.CDLL(None).prctl

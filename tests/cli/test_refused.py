@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from meta_agent.sandboxes import engine_status
-from tests.domains.harbor.harbor_tasks import write_task
+from tests.domains.harbor._harbor_tasks import write_task
 from tests.loopback._hub import hub
 
-from .conftest import ANYWHERE, Runner
+from ._command import ANYWHERE, Runner
 
 GRADED = "evolve --policy openai/any --base-url policy=http://127.0.0.1:9/v1 --tasks rows.jsonl"
 API = "evolve --dry-run --policy openai/x --base-url http://127.0.0.1:9/v1 --tasks rows.jsonl"

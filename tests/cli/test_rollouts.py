@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Runner
+from ._command import Runner
 
 ANSWER = [{"role": "user", "content": "2+2"}, {"role": "assistant", "content": "4"}]
 

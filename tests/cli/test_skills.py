@@ -10,8 +10,8 @@ import pytest
 import typer
 
 from meta_agent.cli._skills import _names_here
-from tests.cli.conftest import Runner
-from tests.cli.conftest import meta_agent as meta_agent
+from tests.cli._command import Runner
+from tests.cli._command import meta_agent as meta_agent
 
 GOOD = "---\nname: demo\ndescription: Does a thing. Use when asked.\n---\n\n# Demo\n"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from ._command import ANYWHERE, Runner
 from ._evolved import Evolved
-from .conftest import ANYWHERE, Runner
 
 COMMANDS = (
     *("diff v1", "diff v0 v1", "show g0/c0", "log --graph", "status", "why g0/c0"),

@@ -12,7 +12,7 @@ import pytest
 
 from meta_agent.domains.bfcl import CATEGORIES
 from meta_agent.domains.formats.public import PUBLIC
-from tests.cli.conftest import Runner
+from tests.cli._command import Runner
 
 SOURCE = """def clamp(value, low, high):
     if value < low:

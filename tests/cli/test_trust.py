@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import ANYWHERE, Runner
+from ._command import ANYWHERE, Runner
 
 ROWS = "".join(
     json.dumps({"prompt": f"Say {n}.", "gold": str(n), "split": split}) + "\n"

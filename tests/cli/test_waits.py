@@ -31,7 +31,7 @@ from tests.loopback import Say, openai_server
 from tests.models._clients import RUN, opened, request
 from tests.training import _host
 
-from .conftest import Runner
+from ._command import Runner
 
 ASKING = """
 import time

@@ -10,8 +10,8 @@ import pytest
 from meta_agent.core.ledger import Ledger
 
 from ..view.recorded_workspace import RUN, workspace
+from ._command import Runner
 from ._evolved import Evolved
-from .conftest import Runner
 
 COMMAND = [sys.executable, "-u", "-m", "meta_agent"]
 

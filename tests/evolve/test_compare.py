@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.evolve.conftest import Cli
+from tests.evolve._cli import Cli
 
 pytestmark = [pytest.mark.slow, pytest.mark.train, pytest.mark.nightly, pytest.mark.timeout(900)]
 

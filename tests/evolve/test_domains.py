@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.evolve.conftest import TINY, Cli
+from tests.evolve._cli import TINY, Cli
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 VERDICTS = {"PROMOTE", "REJECT", "INVALID", "INCONCLUSIVE"}

@@ -12,7 +12,7 @@ import pytest
 
 from meta_agent.core.resources import shipped_harness
 from meta_agent.sandboxes import engine_status
-from tests.evolve.conftest import TINY, Cli
+from tests.evolve._cli import TINY, Cli
 from tests.models import _bpe
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]

@@ -9,7 +9,7 @@ import pytest
 
 from meta_agent.core.skills import SkillDraft
 from meta_agent.skills import SkillLibrary
-from tests.evolve.conftest import TINY, Cli
+from tests.evolve._cli import TINY, Cli
 
 # Who comes first waits for a whole run, on a machine that may be busy.
 pytestmark = [pytest.mark.train, pytest.mark.slow, pytest.mark.timeout(900)]

@@ -10,7 +10,7 @@ from meta_agent.core.resources import shipped_harness
 from meta_agent.reports import reduce
 from tests.models import _bpe
 
-from .conftest import Cli
+from ._cli import Cli
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 

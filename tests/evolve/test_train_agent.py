@@ -14,7 +14,7 @@ from meta_agent.core.rollouts import RolloutStore
 from tests.harness._examples import need_example
 from tests.models import _bpe
 
-from .conftest import Cli
+from ._cli import Cli
 
 pytestmark = [pytest.mark.train, pytest.mark.slow, pytest.mark.timeout(900)]
 SIZES = {"train": 4, "search": 2, "confirm": 2, "vault": 2}

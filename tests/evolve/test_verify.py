@@ -22,7 +22,7 @@ from meta_agent.core.ledger._rows import link
 from meta_agent.core.rollouts import RolloutStore
 from meta_agent.core.workspace import Workspace, open_workspace
 from meta_agent.studies.review import verify
-from tests.evolve.conftest import KEPT, Cli
+from tests.evolve._cli import KEPT, Cli
 
 # Who comes first waits for a whole run, on a machine that may be busy.
 pytestmark = [pytest.mark.train, pytest.mark.slow, pytest.mark.timeout(900)]

@@ -10,8 +10,8 @@ import pytest
 
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.rollouts import RolloutStore
-from tests.cli.conftest import meta_agent as meta_agent
-from tests.examples.support_desk import desk
+from tests.cli._command import meta_agent as meta_agent
+from tests.examples._support_desk import desk
 from tests.loopback import openai_server
 
 EXAMPLE = Path(__file__).parents[2] / "examples/customer-support"

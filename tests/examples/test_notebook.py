@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.examples.support_desk import desk
+from tests.examples._support_desk import desk
 from tests.loopback import openai_server
 
 EXAMPLE = Path(__file__).parents[2] / "examples/customer-support"

@@ -7,7 +7,7 @@ from typing import Any
 from meta_agent.core.harness import CheckResult, HarnessSession
 from meta_agent.core.protocols import Rollout, Sandbox, ToolEvent
 
-from ..rollouts.laboratory import tree
+from ..rollouts._laboratory import tree
 
 TASKS = [{"key": "t0", "view": {"question": "x"}}, {"key": "t1", "view": {}}]
 GROUPS = [

@@ -20,8 +20,8 @@ from meta_agent.core.protocols import GenerateRequest, HarnessTree, PlannedRollo
 from meta_agent.core.rollouts import Runner, Stamp
 from meta_agent.domains.swe import RealSwe, load_tasks_domain
 
+from ._agents import Policy, opener
 from ._examples import need_example
-from .agents import Policy, opener
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]

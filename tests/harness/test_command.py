@@ -7,7 +7,7 @@ import pytest
 from meta_agent.core.protocols import GenerateReply, GenerateRequest, RolloutFailure
 from meta_agent.sandboxes import engine_status
 
-from .agents import AGENT, DeskDomain, Policy, calls, harness, roll, session
+from ._agents import AGENT, DeskDomain, Policy, calls, harness, roll, session
 
 MEND = calls("echo mended > note.txt")
 
@@ -178,7 +178,7 @@ def test_a_hostile_agent_costs_only_its_own_attempt(
 
 
 def test_a_domain_that_cannot_be_left_is_told_of() -> None:
-    from ..rollouts.laboratory import LabDomain
+    from ..rollouts._laboratory import LabDomain
 
     (row,) = roll(harness(), Policy("-"), domain=LabDomain())
     assert row.error is not None

@@ -6,7 +6,7 @@ from meta_agent.core.errors import CandidateError, ConfigError
 from meta_agent.core.harness import Entry, HarnessContract, parse_contract
 from meta_agent.core.protocols import HarnessTree
 
-from ..rollouts.laboratory import HARNESS_TOML, tree
+from ..rollouts._laboratory import HARNESS_TOML, tree
 
 
 @pytest.fixture

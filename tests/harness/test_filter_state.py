@@ -13,7 +13,7 @@ from meta_agent.core.harness import HarnessSession
 from meta_agent.core.protocols import Sandbox
 from meta_agent.sandboxes import open_sandbox
 
-from ..rollouts.laboratory import tree
+from ..rollouts._laboratory import tree
 from ._samples import GROUPS, checked
 
 

@@ -15,7 +15,7 @@ from meta_agent.sandboxes import open_sandbox
 from tests.loopback import Call, Say, openai_server
 from tests.models._clients import opened, script
 
-from ..rollouts.laboratory import tree
+from ..rollouts._laboratory import tree
 from ._samples import sample
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "rewards.md"

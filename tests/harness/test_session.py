@@ -19,7 +19,7 @@ from meta_agent.core.rollouts import to_line
 from meta_agent.core.rollouts.record import from_json
 from meta_agent.sandboxes import open_sandbox
 
-from ..rollouts.laboratory import FILES, session, tree
+from ..rollouts._laboratory import FILES, session, tree
 from ._samples import GROUPS, TASKS, checked, sample
 
 

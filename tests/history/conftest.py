@@ -7,7 +7,7 @@ import pytest
 
 from meta_agent.core.history import HarnessRepo
 
-from .kit import SEED
+from ._kit import SEED
 
 
 @pytest.fixture(scope="session")

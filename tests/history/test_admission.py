@@ -9,7 +9,7 @@ import pytest
 from meta_agent.core.errors import CandidateError
 from meta_agent.core.history import AdmissionLimits, HarnessRepo
 
-from .kit import MORE_TURNS, REF, SEED, admit
+from ._kit import MORE_TURNS, REF, SEED, admit
 
 SMALL = AdmissionLimits(file_bytes=64 << 10, total_bytes=1 << 20, files=200)
 Edits = Mapping[str, bytes | None]

@@ -12,7 +12,7 @@ import pytest
 from meta_agent.core.history import HarnessRepo
 from meta_agent.core.history._git import Git, Ran
 
-from .kit import REF, SEED, admit
+from ._kit import REF, SEED, admit
 
 MAX_COMMANDS = 80
 

@@ -12,7 +12,7 @@ import pytest
 from meta_agent.core.errors import CandidateError, ConfigError, InfrastructureError, IntegrityError
 from meta_agent.core.history import EPOCH, HarnessRepo, parse_trailers
 
-from .kit import REF, SEED, admit
+from ._kit import REF, SEED, admit
 
 TRAILERS = {"Meta-Agent-Run": "r1", "Meta-Agent-Candidate": "r1/g0/c0"}
 

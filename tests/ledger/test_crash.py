@@ -12,7 +12,7 @@ import pytest
 
 from meta_agent.core.errors import InfrastructureError, IntegrityError
 from meta_agent.core.ledger import CRASH_VARIABLE, Ledger, crash_point
-from tests.ledger.child import main
+from tests.ledger._child import main
 
 CHILD = Path(__file__).with_name("child.py")
 POINTS = [

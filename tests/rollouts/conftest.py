@@ -8,7 +8,7 @@ import pytest
 
 from meta_agent.core.harness import HarnessSession
 
-from .laboratory import session
+from ._laboratory import session
 
 
 @pytest.fixture(scope="module")

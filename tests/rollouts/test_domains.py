@@ -15,7 +15,7 @@ from meta_agent.core.rollouts import Runner, Stamp
 from meta_agent.domains.code import CodeDomain, code_runner
 from meta_agent.domains.math import MathDomain, Verifier
 
-from .laboratory import ScriptGateway, session, tree
+from ._laboratory import ScriptGateway, session, tree
 
 AGENT = """
 async def run(task, model, tools):

@@ -18,7 +18,7 @@ from meta_agent.core.rollouts import RolloutStore
 from meta_agent.readers.formats import absent, read_rollouts
 from meta_agent.readers.formats._read import POINTER
 
-from .foreign import DIALOGUE, first, ours, place, read, write_jsonl
+from ._foreign import DIALOGUE, first, ours, place, read, write_jsonl
 
 ROW = {"messages": DIALOGUE, "reward": 1.0}
 LINES = b"".join(

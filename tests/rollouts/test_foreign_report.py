@@ -14,7 +14,7 @@ from meta_agent.readers.foreign import read_foreign
 from meta_agent.readers.foreign._shape import Shape
 from meta_agent.readers.formats import read_rollouts
 
-from .foreign import DIALOGUE, GOLDEN, first, golden, ours, place, read, report, shown
+from ._foreign import DIALOGUE, GOLDEN, first, golden, ours, place, read, report, shown
 
 CALL = DIALOGUE[2]["tool_calls"][0]
 GIVEN = "replies of the prompt are not the attempt's"

@@ -17,7 +17,7 @@ from meta_agent.readers.formats import FORMATS, read_rollouts
 from meta_agent.readers.formats._draft import Draft
 from meta_agent.readers.formats._row import Row, RowError
 
-from .foreign import GOLDEN, first, golden, outcome, place
+from ._foreign import GOLDEN, first, golden, outcome, place
 
 CASES = [(name, case) for name in FORMATS for case in golden(name)]
 

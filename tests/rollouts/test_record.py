@@ -12,7 +12,7 @@ from meta_agent.core.errors import IntegrityError
 from meta_agent.core.protocols import RolloutFailure, TokenRecord, ToolEvent, ViewChange
 from meta_agent.core.rollouts import from_json, to_json, to_line, tokens_from_json, tokens_to_json
 
-from .foreign import ours
+from ._foreign import ours
 
 texts = st.text(max_size=20)
 numbers = st.floats(allow_nan=False, allow_infinity=False)

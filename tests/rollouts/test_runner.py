@@ -21,7 +21,7 @@ from meta_agent.core.protocols import (
 from meta_agent.readers.evidence import exchanges
 from meta_agent.sandboxes import engine_status
 
-from .laboratory import (
+from ._laboratory import (
     BOTH,
     Echo,
     LabDomain,

@@ -8,7 +8,7 @@ from meta_agent.core.errors import BudgetError, ProviderError, SandboxError, Tra
 from meta_agent.core.harness import HarnessSession
 from meta_agent.core.protocols import GenerateReply, GenerateRequest, PlannedRollout, RolloutFailure
 
-from .laboratory import (
+from ._laboratory import (
     BOTH,
     LabDomain,
     ScriptGateway,

@@ -13,7 +13,7 @@ from meta_agent.core.errors import IntegrityError
 from meta_agent.core.protocols import Rollout, TokenRecord
 from meta_agent.core.rollouts import RolloutStore
 
-from .foreign import ours
+from ._foreign import ours
 
 TOKENS = TokenRecord([1], [2, 3], [1, 1], [-0.5, -0.25])
 

@@ -14,15 +14,15 @@ from meta_agent.core.protocols import ExecResult
 from meta_agent.sandboxes import _engine
 from meta_agent.sandboxes._boxes import Box, BoxLimits, task_image
 from meta_agent.sandboxes._names import BASE_IMAGE
-from tests.sandbox import conformance
+from tests.sandbox import _conformance
+from tests.sandbox._engines import on_engines, status
+from tests.sandbox.attacks._check import LIMITS, Check
 from tests.sandbox.attacks._programs import BREACH, program
-from tests.sandbox.attacks.check import LIMITS, Check
-from tests.sandbox.conftest import on_engines, status
 
 SHARED = {"seccomp", "network", "memory"}
-CHECKS = [check for check in conformance.checks() if check.promise in SHARED]
+CHECKS = [check for check in _conformance.checks() if check.promise in SHARED]
 BY_NAME = {"mounting", "making a device node", "reaching a container engine's socket"}
-CHECKS += [check for check in conformance.checks() if check.name in BY_NAME]
+CHECKS += [check for check in _conformance.checks() if check.name in BY_NAME]
 # What a task's programs may need, and a careless list of system calls would refuse.
 USUAL = {
     "a debugger": "assert ctypes.CDLL(None).ptrace(0, 0, 0, 0) == 0",
@@ -77,15 +77,15 @@ def image(engine: str, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def rooms(image: str, engine: str) -> Iterator[conformance.Rooms]:
+def rooms(image: str, engine: str) -> Iterator[_conformance.Rooms]:
     limits = BoxLimits(memory_mb=LIMITS.memory_mb, pids=LIMITS.pids, deadline_sec=300)
     factory: Any = lambda _: InBox(Box(image, "test", limits, engine=engine))  # noqa: E731
-    with contextlib.closing(conformance.Rooms(factory)) as made:
+    with contextlib.closing(_conformance.Rooms(factory)) as made:
         yield made
 
 
 @on_engines(CHECKS)
-def test_a_box_holds(check: Check, rooms: conformance.Rooms, engine: str) -> None:
+def test_a_box_holds(check: Check, rooms: _conformance.Rooms, engine: str) -> None:
     if check.promise in status(engine).unbounded:
         pytest.skip(f"{engine} has no control group to bound {check.promise!r} by here")
     result = rooms.run(check)

@@ -12,7 +12,7 @@ import pytest
 from meta_agent.core.errors import PreflightError
 from meta_agent.core.resources import resource_dir
 from meta_agent.sandboxes import BASE_IMAGE, WorkerSandbox, _build, engine_status, recipe_hash
-from tests.sandbox.conftest import Open, need_backend
+from tests.sandbox._engines import Open, need_backend
 
 
 def test_the_recipe_hash_follows_the_recipe(

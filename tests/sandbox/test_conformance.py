@@ -11,11 +11,11 @@ import pytest
 from meta_agent.core.protocols import ExecResult, SandboxLimits
 from meta_agent.sandboxes import WorkerSandbox, open_sandbox
 from meta_agent.sandboxes._names import FENCES
-from tests.sandbox import conformance
-from tests.sandbox.attacks.check import LIMITS
-from tests.sandbox.conftest import on_engines, status
+from tests.sandbox import _conformance
+from tests.sandbox._engines import on_engines, status
+from tests.sandbox.attacks._check import LIMITS
 
-CHECKS = conformance.checks()
+CHECKS = _conformance.checks()
 NEVER_IN_A_PROCESS = {"memory", "disk", "inodes"}
 
 
@@ -31,13 +31,13 @@ def unbounded(engine: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def rooms(engine: str) -> Iterator[conformance.Rooms]:
-    with closing(conformance.Rooms(lambda limits: opened(engine, limits))) as made:
+def rooms(engine: str) -> Iterator[_conformance.Rooms]:
+    with closing(_conformance.Rooms(lambda limits: opened(engine, limits))) as made:
         yield made
 
 
 @on_engines(CHECKS)
-def test_containers_hold(check: conformance.Check, engine: str, rooms: conformance.Rooms) -> None:
+def test_containers_hold(check: _conformance.Check, engine: str, rooms: _conformance.Rooms) -> None:
     result = rooms.run(check)
     if result.status == "not promised" and result.promise in unbounded(engine):
         pytest.skip(f"{engine} does not promise {result.promise!r} here")
@@ -45,8 +45,8 @@ def test_containers_hold(check: conformance.Check, engine: str, rooms: conforman
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
-def test_process_holds_what_it_promises(check: conformance.Check) -> None:
-    result = conformance.run_check(check, lambda limits: opened("process", limits))
+def test_process_holds_what_it_promises(check: _conformance.Check) -> None:
+    result = _conformance.run_check(check, lambda limits: opened("process", limits))
     if result.status == "not promised":
         pytest.skip(f"the process backend does not promise {result.promise!r} here")
     assert (result.status, result.detail) == ("passed", "")
@@ -90,7 +90,7 @@ def test_a_process_keeps_what_the_page_promises_and_no_more() -> None:
         )
 
 
-def named(name: str) -> conformance.Check:
+def named(name: str) -> _conformance.Check:
     return next(check for check in CHECKS if check.name == name)
 
 
@@ -109,7 +109,7 @@ class Boastful:
 
 @pytest.mark.parametrize("name", ["memory eaten by many processes", "filling the disk"])
 def test_a_false_promise_is_caught(name: str) -> None:
-    result = conformance.run_check(named(name), Boastful)
+    result = _conformance.run_check(named(name), Boastful)
     assert (result.status, result.detail.partition(": ")[0]) == ("failed", "attack")
 
 
@@ -121,7 +121,7 @@ class Broken(Boastful):
 
 
 def test_a_broken_sandbox_fails_its_controls() -> None:
-    result = conformance.run_check(named("mounting"), Broken)
+    result = _conformance.run_check(named("mounting"), Broken)
     assert (result.status, result.detail.partition(": ")[0]) == ("failed", "control")
 
 
@@ -132,7 +132,7 @@ def test_a_sandbox_that_an_attack_spoiled_is_not_shared() -> None:
         made.append(Broken(limits) if not made else Boastful(limits))
         return made[-1]
 
-    with closing(conformance.Rooms(factory)) as rooms:
+    with closing(_conformance.Rooms(factory)) as rooms:
         names = (
             "printing frames",
             "waiting for input",

@@ -20,7 +20,7 @@ from meta_agent.sandboxes import engine_status, open_sandbox
 from meta_agent.sandboxes._boxes import read_output
 from meta_agent.sandboxes._engine import Engine, engine
 from meta_agent.sandboxes._services import unwrap_socket
-from tests.sandbox.conftest import need_backend
+from tests.sandbox._engines import need_backend
 
 GROUPS = Path("/sys/fs/cgroup/memory")
 # Passes on what comes to an address of its own, as `ssh -L` does.

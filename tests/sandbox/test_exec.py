@@ -9,7 +9,7 @@ import pytest
 from meta_agent.core.errors import GuestError, SandboxError
 from meta_agent.core.protocols import Sandbox, SandboxLimits
 from meta_agent.sandboxes import WorkerSandbox, open_sandbox
-from tests.sandbox.conftest import ENGINES, SMALL, Open, need_backend
+from tests.sandbox._engines import ENGINES, SMALL, Open, need_backend
 
 
 @pytest.fixture(scope="module", params=["process", ENGINES[0]])

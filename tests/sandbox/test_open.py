@@ -13,7 +13,7 @@ import pytest
 import meta_agent
 from meta_agent.core.errors import ConfigError, PreflightError, SandboxError
 from meta_agent.sandboxes import EngineStatus, _engine, choose_backend, engine_status, open_sandbox
-from tests.sandbox.conftest import Open, need_backend
+from tests.sandbox._engines import Open, need_backend
 
 READY = EngineStatus(version="20.10", image_id="sha256:1")
 NO_IMAGE = EngineStatus(version="20.10", problem="image x is missing", hint="build it")

@@ -19,8 +19,8 @@ import pytest
 from meta_agent.core.errors import CANDIDATE_KILLS, PreflightError, SandboxError
 from meta_agent.core.protocols import SandboxLimits
 from meta_agent.sandboxes import WorkerSandbox, choose_backend, open_sandbox
-from tests.sandbox import conformance
-from tests.sandbox.conftest import need_backend
+from tests.sandbox import _conformance
+from tests.sandbox._engines import need_backend
 
 pytestmark = pytest.mark.slow
 PYTHON = os.environ.get("META_AGENT_HARBOR_PYTHON", "")
@@ -38,7 +38,7 @@ def need_harbor() -> None:
 
 
 def service(kind: str) -> str:
-    return f"harbor:tests.sandbox.harbor_local:{kind}@{IMAGE}"
+    return f"harbor:tests.sandbox._harbor_local:{kind}@{IMAGE}"
 
 
 def opened(kind: str, limits: SandboxLimits = LIMITS) -> WorkerSandbox:
@@ -185,16 +185,16 @@ def test_code_of_a_model_is_refused_where_nothing_is_kept_apart() -> None:
 
 
 @pytest.fixture(scope="module")
-def rooms() -> Iterator[conformance.Rooms]:
+def rooms() -> Iterator[_conformance.Rooms]:
     need_backend("docker")
-    with closing(conformance.Rooms(lambda limits: opened("InDocker", limits))) as made:
+    with closing(_conformance.Rooms(lambda limits: opened("InDocker", limits))) as made:
         yield made
 
 
 @pytest.mark.docker
-@pytest.mark.parametrize("check", conformance.checks(), ids=lambda check: check.name)
+@pytest.mark.parametrize("check", _conformance.checks(), ids=lambda check: check.name)
 def test_containers_over_a_client_hold_what_they_promise(
-    check: conformance.Check, rooms: conformance.Rooms
+    check: _conformance.Check, rooms: _conformance.Rooms
 ) -> None:
     result = rooms.run(check)
     if result.status == "not promised":

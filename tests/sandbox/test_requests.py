@@ -12,7 +12,7 @@ from meta_agent.core.errors import GuestError, SandboxError
 from meta_agent.core.protocols import Answer, Answerer, Call, CallServer
 from meta_agent.core.sandbox.link import FRAME_LIMIT_BYTES
 from meta_agent.sandboxes import WorkerSandbox, open_sandbox
-from tests.sandbox.conftest import ENGINES, SMALL, Open, need_backend
+from tests.sandbox._engines import ENGINES, SMALL, Open, need_backend
 
 GUEST = """
 import os, sys, time

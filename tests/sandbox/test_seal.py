@@ -19,7 +19,7 @@ from meta_agent.sandboxes import (
     seal_image,
 )
 from meta_agent.sandboxes._engine import Engine
-from tests.sandbox.conftest import ENGINES
+from tests.sandbox._engines import ENGINES
 
 pytestmark = pytest.mark.slow
 EVERYWHERE = ["/cases", "/srv", "/opt", "/wt"]

@@ -10,7 +10,7 @@ import pytest
 from meta_agent.core.errors import ConfigError
 from meta_agent.skills import SkillLibrary, export, validate
 
-from .kit import GOOD, INVALID, LIBRARY, folder_with
+from ._kit import GOOD, INVALID, LIBRARY, folder_with
 
 
 @pytest.mark.parametrize("case", ["another folder's name", "version field", "dead link", "a key"])

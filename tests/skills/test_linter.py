@@ -15,7 +15,7 @@ import pytest
 from meta_agent.core.resources import resource_dir
 from meta_agent.skills import SkillLibrary
 
-from .kit import INVALID, draft, folder_with
+from ._kit import INVALID, draft, folder_with
 
 CHECKER = os.environ.get("SKILL_CHECK") or shutil.which("skill-check")
 pytestmark = [

@@ -17,7 +17,7 @@ from meta_agent.skills import SkillLibrary, validate
 from meta_agent.skills.worth import record
 from tests.evidence._rollouts import rollout
 
-from .kit import CANDIDATE, DIFF, HYPOTHESIS, LIBRARY, WORSE, draft, gain
+from ._kit import CANDIDATE, DIFF, HYPOTHESIS, LIBRARY, WORSE, draft, gain
 
 OTHER_DIFF = DIFF.replace("MAX_TURNS = 8", "MAX_TURNS = 12")
 WORDED = replace(HYPOTHESIS, rule="")

@@ -13,7 +13,7 @@ from meta_agent.skills._library import load_skill
 from meta_agent.skills._retrieve import words_of
 from meta_agent.skills.looking import look
 
-from .kit import LIBRARY, made
+from ._kit import LIBRARY, made
 
 # Each as somebody would ask who has not read the skill.
 ASKED = {

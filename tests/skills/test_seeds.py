@@ -19,7 +19,7 @@ from meta_agent.skills import SkillLibrary, check_script, trigger_in, validate
 from meta_agent.skills.looking import checked
 from tests.evidence._rollouts import tokens
 
-from .kit import LIBRARY, LONG, NAMES, made, talk
+from ._kit import LIBRARY, LONG, NAMES, made, talk
 
 
 def test_no_skill_that_ships_claims_what_trials_alone_can_show() -> None:

@@ -15,7 +15,7 @@ import pytest
 from meta_agent.core.protocols import Effect, Verdict, VerdictKind
 from meta_agent.skills import SkillLibrary, distil, load_skill, validate
 
-from .kit import (
+from ._kit import (
     CANDIDATE,
     DIFF,
     EVIDENCE,

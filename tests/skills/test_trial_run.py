@@ -17,9 +17,9 @@ import pytest
 
 from meta_agent.skills import SkillLibrary
 from meta_agent.skills.worth import trials
-from tests.acceptance.brains.team import Said, Step, Team, lines
-from tests.cli.conftest import Runner
-from tests.cli.conftest import meta_agent as meta_agent
+from tests.acceptance.brains._team import Said, Step, Team, lines
+from tests.cli._command import Runner
+from tests.cli._command import meta_agent as meta_agent
 from tests.loopback import Call, Say, openai_server
 from tests.loopback._speech import text_of
 

@@ -11,7 +11,7 @@ from meta_agent.core.errors import IntegrityError
 from meta_agent.skills import SkillLibrary, validate
 from meta_agent.skills.worth import FILE, Trial, record, trials, tried
 
-from .kit import BETTER, HARM, OPEN, trial
+from ._kit import BETTER, HARM, OPEN, trial
 
 LITTLE = (-0.01, -0.07, 0.05)
 

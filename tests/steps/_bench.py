@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
@@ -241,3 +241,9 @@ def _proposal(at: int, factor: Factor, edits: Mapping[str, str], metric: str) ->
     says = f"if idea {at} then better because so"
     hypothesis = Hypothesis(factor, says, metric or "clean_success", "up", 0.1, rule=f"rule-{at}")
     return Proposal(hypothesis, f"idea {at}", edits, 0.5)
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    with Ledger.open(tmp_path / "ledger.sqlite") as ledger:
+        yield Bench(tmp_path, ledger, monkeypatch)

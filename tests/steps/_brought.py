@@ -9,7 +9,7 @@ from pathlib import Path
 from meta_agent.core.harness import parse_contract
 from meta_agent.core.history import HarnessRepo
 
-from ..harness.agents import AGENT
+from ..harness._agents import AGENT
 
 FILES = {
     "agent.py": AGENT,

@@ -15,7 +15,7 @@ from meta_agent.core.history import HarnessRepo, adopt_into, adopt_patches
 from meta_agent.core.protocols import HarnessTree
 from meta_agent.core.resources import shipped_harness
 
-from ..harness.agents import AGENT, opener
+from ..harness._agents import AGENT, opener
 from ._brought import FILES, git, promoted, written
 
 COMMAND = Answers(command=("python3", "{harness}/agent.py", "{prompt}"))

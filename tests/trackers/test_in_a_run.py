@@ -9,8 +9,8 @@ import pytest
 
 import meta_agent
 from meta_agent.core.errors import PreflightError
+from tests._sums import ROWS, adds, grade, settings
 from tests.loopback import openai_server, refused_url
-from tests.sums import ROWS, adds, grade, settings
 from tests.trackers._hook import hook
 
 

@@ -16,10 +16,10 @@ pytestmark = [pytest.mark.train, pytest.mark.filterwarnings("ignore")]
 
 from meta_agent.core.protocols import TokenRecord  # noqa: E402
 from meta_agent.policies.training._wire import Row  # noqa: E402
-from tests.training.test_trainer import GROUPS, SIZE, moved, rows, train  # noqa: E402
+from tests.training._trainer import GROUPS, SIZE, moved, rows, train  # noqa: E402
 
 LIMIT = 3.0  # of TRL's settings
-RATE = 0.5  # of `test_trainer.recipe`
+RATE = 0.5  # of `_trainer.recipe`
 LONGEST = 256  # by which dr_grpo divides
 
 

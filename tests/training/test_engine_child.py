@@ -22,12 +22,12 @@ from meta_agent.domains.nano import NanoSwe
 from meta_agent.policies.training import PolicyChild, train_policy
 from meta_agent.policies.training._wire import published_folder
 from meta_agent.policies.training.serving.publishing import EngineChild
-from tests.training import test_run
-from tests.training.test_seals import Stop, same
+from tests.training import _loop
+from tests.training._seals import Stop, same
 
 pytestmark = pytest.mark.train
 
-RECIPE = {**test_run.TINY, "learning_rate": 3e-3}  # every step changes what is said
+RECIPE = {**_loop.TINY, "learning_rate": 3e-3}  # every step changes what is said
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def train(
     try:
         return train_policy(
             child,
-            Runner(domain, session, engine, test_run.STAMP),
+            Runner(domain, session, engine, _loop.STAMP),
             session,
             domain,
             RECIPE,
@@ -84,7 +84,7 @@ def test_without_staleness_it_trains_to_the_bits_of_one_child_alone(
     nano_policy: Path,
     tmp_path: Path,
 ) -> None:
-    alone = test_run.run(child, session, nano_policy, tmp_path / "a", recipe=RECIPE, seed=1)
+    alone = _loop.run(child, session, nano_policy, tmp_path / "a", recipe=RECIPE, seed=1)
     beside = train(child, engine, session, nano_policy, tmp_path / "b", most=0)
     assert beside.checkpoint.policy == alone.checkpoint.policy
     assert [row["staleness"] for row in beside.metrics] == [0, 0, 0]

@@ -34,11 +34,11 @@ from meta_agent.policies.training.serving.publishing import EnginePublisher
 from meta_agent.policies.training.serving.speaker import Speaker
 from meta_agent.policies.training.serving.untied import untied
 from tests.models import _tiny_qwen, _vllm
-from tests.training import test_run
+from tests.training import _loop
 
 pytestmark = [pytest.mark.train, pytest.mark.slow, pytest.mark.timeout(1800)]
 
-RECIPE = {**test_run.TINY, "learning_rate": 3e-3}  # every step changes what is said
+RECIPE = {**_loop.TINY, "learning_rate": 3e-3}  # every step changes what is said
 CLOSE = 1e-3
 """How far the engine's log-probabilities may be from the trainer's, in float32."""
 
@@ -78,7 +78,7 @@ def train(
     domain = NanoSwe()
     return train_policy(
         child,
-        Again(domain, session, gateway, test_run.STAMP),
+        Again(domain, session, gateway, _loop.STAMP),
         session,
         domain,
         **{"recipe": RECIPE, "seed": 1, "steps": 3, "keep_steps": 3, **options},

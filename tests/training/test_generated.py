@@ -23,8 +23,8 @@ from meta_agent.domains.nano import NanoSwe
 from meta_agent.domains.nano.math_tasks import owner_of, semantic_key
 from meta_agent.policies.training import PolicyChild
 from meta_agent.policies.training.events.planned import training_tasks
-from tests.evolve.conftest import Cli
-from tests.training import test_run, test_seals
+from tests.evolve._cli import Cli
+from tests.training import _loop, _seals
 
 DECLARED = "sums:steps=2:size=64"
 
@@ -149,10 +149,10 @@ def test_a_killed_or_stopped_training_on_them_ends_on_the_same_bits(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(test_run, "NanoSwe", lambda: WithGenerated(Generating(), "any"))
-    whole = test_seals.train(child, session, nano_policy, tmp_path / "whole", seal_every=0)
+    monkeypatch.setattr(_loop, "NanoSwe", lambda: WithGenerated(Generating(), "any"))
+    whole = _seals.train(child, session, nano_policy, tmp_path / "whole", seal_every=0)
     assert any(rollout.task_key.startswith("nano-swe/vault/") for rollout in whole.rollouts)
-    test_seals.ends_alike_if_killed_or_stopped(whole, child, session, nano_policy, tmp_path)
+    _seals.ends_alike_if_killed_or_stopped(whole, child, session, nano_policy, tmp_path)
 
 
 def test_tasks_that_the_suite_cannot_make_are_refused_before_anything_trains(

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from meta_agent.studies.demo import DEFAULT, recording_folder, unpacked
-from tests.cli.conftest import Runner
-from tests.cli.conftest import meta_agent as meta_agent
+from tests.cli._command import Runner
+from tests.cli._command import meta_agent as meta_agent
 from tests.loopback import refused_url
 from tests.loopback._hub import hub
 

@@ -16,7 +16,7 @@ from meta_agent.policies.training import RolloutEvent, Row
 from meta_agent.policies.training.events.overlap import Overlap
 from meta_agent.policies.training.run import _Loop
 from meta_agent.policies.training.seals import Sealed
-from tests.training.test_run import Drops, FakeHarness, FakeRunner, loop
+from tests.training._loop import Drops, FakeHarness, FakeRunner, loop
 
 STEPS = 3
 

@@ -18,7 +18,7 @@ from meta_agent.policies.training import PolicyChild, RolloutEvent, TrainJob, Tr
 from meta_agent.policies.training._wire import Row, StepMetrics  # noqa: E402
 from meta_agent.policies.training.policy import Timeouts  # noqa: E402
 from tests.models import _bpe  # noqa: E402
-from tests.training.test_trainer import recipe, rows  # noqa: E402
+from tests.training._trainer import recipe, rows  # noqa: E402
 
 pytestmark = [pytest.mark.train, pytest.mark.filterwarnings("ignore")]
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 pytest.importorskip("trl", reason="needs the train extra")
 
-from meta_agent.core.errors import Interrupted, TrainingError
 from meta_agent.core.harness import HarnessSession
 from meta_agent.core.lab.training import TrainResult, kept_folder
 from meta_agent.core.protocols import JSON
@@ -21,11 +17,10 @@ from meta_agent.policies.training import PolicyChild, TrainSettings, open_checkp
 from meta_agent.policies.training._wire import seals_folder
 from meta_agent.sandboxes import open_sandbox
 from tests.models import _bpe
-from tests.training import test_run
+from tests.training import _loop
+from tests.training._seals import STEPS, Stop, killed, same, stopped, train
 
 pytestmark = pytest.mark.train
-
-STEPS = 3  # of `test_run.run`
 
 
 @pytest.fixture(scope="module")
@@ -38,97 +33,6 @@ def whole(
     """The undisturbed training."""
     out = tmp_path_factory.mktemp("whole") / "out"
     return train(shared_child, session, nano_policy, out, seal_every=0)
-
-
-def train(
-    child: PolicyChild, session: HarnessSession, base: str | Path, out: Path, **options: Any
-) -> TrainResult:
-    settings = {"seed": 1, "keep_steps": 1, "keep_every": 1, "seal_every": 1, **options}
-    return test_run.run(child, session, base, out, **settings)  # type: ignore[arg-type]
-
-
-def killed(
-    session: HarnessSession,
-    base: str | Path,
-    out: Path,
-    at: int,
-    settings: TrainSettings | None = None,
-    **options: Any,
-) -> list[JSON]:
-    """Trains until the metrics of step `at` come, and kills the child there and then."""
-    rows: list[JSON] = []
-    with PolicyChild(threads=1, settings=settings) as victim:
-
-        def on_metrics(row: JSON) -> None:
-            rows.append(row)
-            if row["step"] == at:
-                os.kill(victim.pid, signal.SIGKILL)
-
-        with pytest.raises(TrainingError, match="SIGKILL"):
-            train(victim, session, base, out, on_metrics=on_metrics, **options)
-    return rows
-
-
-class Stop:
-    """Asks a training to stop: in the rollouts after step `at`, where it has been asked `more`."""
-
-    def __init__(self, at: int, more: int = 0) -> None:
-        self._at, self._more, self._step = at, more, 0
-
-    def on_metrics(self, row: JSON) -> None:
-        self._step = int(row["step"])
-
-    def __call__(self) -> bool:
-        self._more -= self._step >= self._at
-        return self._step >= self._at and self._more < 0
-
-
-def stopped(
-    child: PolicyChild,
-    session: HarnessSession,
-    base: str | Path,
-    out: Path,
-    stop: Stop,
-    **options: Any,
-) -> None:
-    """Trains until `stop`; the child lives on."""
-    with pytest.raises(Interrupted, match=f"saved as of step {stop._at} of {STEPS}"):
-        train(child, session, base, out, on_metrics=stop.on_metrics, stopping=stop, **options)
-
-
-def same(one: TrainResult, other: TrainResult) -> None:
-    """But for times, and for where it lies."""
-    assert other.checkpoint.policy == one.checkpoint.policy
-    assert [made.policy for made in other.checkpoints] == [made.policy for made in one.checkpoints]
-    assert other.rollouts_made == one.rollouts_made
-
-    def plain(result: TrainResult) -> list[JSON]:
-        return [
-            {name: value for name, value in row.items() if not name.endswith("_sec")}
-            for row in result.metrics
-        ]
-
-    assert plain(other) == plain(one)
-    assert [replace(r, timings={}) for r in other.rollouts] == [
-        replace(r, timings={}) for r in one.rollouts
-    ]
-
-
-def ends_alike_if_killed_or_stopped(
-    whole: TrainResult,
-    child: PolicyChild,
-    session: HarnessSession,
-    base: str | Path,
-    folder: Path,
-    **options: Any,
-) -> None:
-    """Checks that a training which is killed, and one which is stopped, end as `whole` did."""
-    killed(session, base, folder / "killed", 2, **options)
-    same(whole, train(child, session, base, folder / "killed", **options))
-    stop, out = Stop(2, 1), folder / "stopped"
-    with pytest.raises(Interrupted):
-        train(child, session, base, out, on_metrics=stop.on_metrics, stopping=stop, **options)
-    same(whole, train(child, session, base, out, **options))
 
 
 def test_a_killed_training_ends_like_an_undisturbed_one(
@@ -163,7 +67,7 @@ def keep(groups, state):
 def test_a_killed_training_with_a_filter_that_remembers_and_refill_ends_on_the_same_bits(
     child: PolicyChild, session: HarnessSession, nano_policy: Path, tmp_path: Path
 ) -> None:
-    recipe = test_run.TINY | {"refill_factor": 2.0}
+    recipe = _loop.TINY | {"refill_factor": 2.0}
     files = {**session.tree.files, "swe/filter.py": STATEFUL}
     sandbox = open_sandbox("process", run="test")
     try:
@@ -200,7 +104,7 @@ def test_an_hf_policy_goes_on_too(
     lora_r: int | None, session: HarnessSession, tmp_path: Path
 ) -> None:
     base = f"hf:{_bpe.write(tmp_path / 'tiny')}"
-    recipe = test_run.TINY | ({} if lora_r is None else {"lora_r": lora_r, "lora_dropout": 0.1})
+    recipe = _loop.TINY | ({} if lora_r is None else {"lora_r": lora_r, "lora_dropout": 0.1})
     out = tmp_path / "out"
     with PolicyChild(threads=1) as child:
         whole = train(child, session, base, tmp_path / "whole", seal_every=0, recipe=recipe)
@@ -305,7 +209,7 @@ def test_a_seal_of_another_training_is_not_gone_on_from(
 def test_rows_that_are_trained_on_twice_are_sealed_between_events_only(
     child: PolicyChild, session: HarnessSession, nano_policy: Path, tmp_path: Path
 ) -> None:
-    recipe = test_run.TINY | {"num_iterations": 2}
+    recipe = _loop.TINY | {"num_iterations": 2}
     out = tmp_path / "out"
     whole = train(child, session, nano_policy, tmp_path / "whole", seal_every=0, recipe=recipe)
     stopped(child, session, nano_policy, out, Stop(2), recipe=recipe)

@@ -18,10 +18,10 @@ from meta_agent.domains.nano.math import NanoMath
 from meta_agent.policies.training import PolicyChild, open_checkpoint
 from meta_agent.policies.training._wire import warm_folder
 from tests.models import _bpe
-from tests.training import test_run
+from tests.training import _loop
 from tests.training._rows import ANSWERS, attempt
 
-RECIPE = {**test_run.TINY, "sft_steps": 2, "sft_learning_rate": 3e-3}
+RECIPE = {**_loop.TINY, "sft_steps": 2, "sft_learning_rate": 3e-3}
 
 
 def test_a_row_is_a_clean_success_on_a_training_task_whatever_its_file_says() -> None:
@@ -69,7 +69,7 @@ def test_the_first_steps_imitate_and_the_others_explore(
 ) -> None:
     rows = [attempt(NanoSwe().tasks("train")[0])]
     out = tmp_path / "out"
-    result = test_run.run(
+    result = _loop.run(
         child, session, nano_policy, out, seed=1, recipe=RECIPE, warmup=rows, keep_every=1, steps=4
     )
     assert len(result.metrics) == 2 and open_checkpoint(out).steps == 4
@@ -104,7 +104,7 @@ def test_a_warm_up_that_is_killed_ends_on_the_same_weights(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     how = {"seed": 1, "recipe": RECIPE, "warmup": [attempt(NanoSwe().tasks("train")[0])]}
-    whole = test_run.run(child, session, nano_policy, tmp_path / "whole", **how)
+    whole = _loop.run(child, session, nano_policy, tmp_path / "whole", **how)
     with PolicyChild(threads=1) as victim, monkeypatch.context() as patch:
         receive = victim._receive
 
@@ -116,9 +116,9 @@ def test_a_warm_up_that_is_killed_ends_on_the_same_weights(
 
         patch.setattr(victim, "_receive", kill)
         with pytest.raises(TrainingError, match="SIGKILL"):
-            test_run.run(victim, session, nano_policy, tmp_path / "killed", **how)
+            _loop.run(victim, session, nano_policy, tmp_path / "killed", **how)
     child.load(nano_policy)
-    again = test_run.run(child, session, nano_policy, tmp_path / "killed", **how)
+    again = _loop.run(child, session, nano_policy, tmp_path / "killed", **how)
     assert again.checkpoint.policy == whole.checkpoint.policy
     assert again.metrics[-1]["loss"] == whole.metrics[-1]["loss"]
 
@@ -128,7 +128,7 @@ def test_a_warm_up_leaves_a_step_for_exploration(
     child: PolicyChild, session: HarnessSession, nano_policy: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(CandidateError, match="leaves none for GRPO"):
-        test_run.run(
+        _loop.run(
             child, session, nano_policy, tmp_path / "out",
             seed=1, recipe=RECIPE, warmup=[attempt(NanoSwe().tasks("train")[0])], steps=2,
         )  # fmt: skip
@@ -142,7 +142,7 @@ def test_a_stop_ends_a_warm_up_between_two_steps(
         PolicyChild(threads=1) as stopped,
         pytest.raises(Interrupted, match="begins the warm-up again"),
     ):
-        test_run.run(
+        _loop.run(
             stopped, session, nano_policy, tmp_path / "out", seed=1, recipe=RECIPE,
             warmup=[attempt(NanoSwe().tasks("train")[0])], seal_every=1, stopping=lambda: True,
         )  # fmt: skip

@@ -19,8 +19,8 @@ from meta_agent.reports import reduce
 from meta_agent.reports.foreign_sections import foreign_page
 from meta_agent.reports.pages.html import render_html, rendered, write_page
 
-from .sample import write_sample
-from .screen import missing
+from ._sample import write_sample
+from ._screen import missing
 
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""

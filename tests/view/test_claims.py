@@ -10,7 +10,7 @@ from meta_agent.reports import Measured, RunState
 from meta_agent.reports._facts import claim_facts, figures
 from meta_agent.reports._parts import AnalysisView
 
-from .screen import missing
+from ._screen import missing
 
 SEEN = {"effect": 0.1, "words": "below 10.0"}
 

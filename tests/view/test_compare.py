@@ -16,7 +16,7 @@ from meta_agent.reports.terminal._lines import LineDisplay
 from meta_agent.reports.terminal.display import beside
 from meta_agent.reports.terminal.paint import painted_page
 
-from .screen import missing, printed
+from ._screen import missing, printed
 
 ODD = "a\x1b[31m<script>"
 STORED = Path(__file__).parents[2] / "benchmarks/data/compare_nano_swe.json"

@@ -31,8 +31,8 @@ from meta_agent.reports.pages.html import render_html, write_page
 from meta_agent.reports.terminal.paint import lines, painted, painted_page, patch_text
 from meta_agent.reports.terminal.text import facts, verified
 
-from .sample import HOSTILE, PATCH
-from .screen import missing, printed, state_of
+from ._sample import HOSTILE, PATCH
+from ._screen import missing, printed, state_of
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200b-\u200f]")
 

@@ -10,8 +10,8 @@ from meta_agent.reports._parts import CellView, RefusedView
 from meta_agent.reports._sentences import sentences
 from meta_agent.reports.terminal.paint import painted
 
-from .sample import HOSTILE, write_sample
-from .screen import missing, printed, state_of
+from ._sample import HOSTILE, write_sample
+from ._screen import missing, printed, state_of
 
 
 def told(state: RunState) -> dict[str, str]:

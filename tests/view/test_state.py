@@ -12,7 +12,7 @@ from meta_agent.reports import STEP_KINDS, RunState, decisions_on_commit, reduce
 from meta_agent.reports._parts import CellView, Measured
 from meta_agent.reports.documents import log_json, status_json
 
-from .sample import write_sample
+from ._sample import write_sample
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from meta_agent.reports._facts import card_facts
 from meta_agent.reports.pages.html import render_html
 from meta_agent.reports.terminal.paint import painted
 
-from .screen import printed, state_of
+from ._screen import printed, state_of
 
 KEPT = "training seed 102, 90 steps"
 

@@ -7,8 +7,8 @@ its scaffold makes it do, and the gate has to find that out.
 
 from tests.acceptance.brains._answers import Fix as Fix
 from tests.acceptance.brains._answers import fixes_of as fixes_of
-from tests.acceptance.brains.misbehaving import Misbehaving as Misbehaving
-from tests.acceptance.brains.policy import Solver as Solver
-from tests.acceptance.brains.shell import Configurer as Configurer
-from tests.acceptance.brains.shell import ShellSolver as ShellSolver
-from tests.acceptance.brains.team import Team as Team
+from tests.acceptance.brains._misbehaving import Misbehaving as Misbehaving
+from tests.acceptance.brains._policy import Solver as Solver
+from tests.acceptance.brains._shell import Configurer as Configurer
+from tests.acceptance.brains._shell import ShellSolver as ShellSolver
+from tests.acceptance.brains._team import Team as Team

@@ -6,9 +6,9 @@ import importlib.util
 from collections.abc import Iterator
 
 import pytest
-from cheat_graders import HONEST, Ours
-from cheat_row import GRADERS, Cheat, Grader
-from cheat_table import CHEATS, pairs
+from _cheat_graders import HONEST, Ours
+from _cheat_row import GRADERS, Cheat, Grader
+from _cheat_table import CHEATS, pairs
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("math_verify") is None, reason="needs the math extra"

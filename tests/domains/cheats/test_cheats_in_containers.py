@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from cheat_graders import HONEST, Ours
-from cheat_row import Cheat
-from cheat_table import CHEATS
+from _cheat_graders import HONEST, Ours
+from _cheat_row import Cheat
+from _cheat_table import CHEATS
 
 from meta_agent.domains import DomainOptions, open_domain
 from meta_agent.domains.graded import GradedDomain

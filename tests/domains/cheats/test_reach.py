@@ -11,7 +11,7 @@ import ast
 import re
 
 import pytest
-from cheat_graders import FIXED, task_files
+from _cheat_graders import FIXED, task_files
 
 from meta_agent.core.protocols import ExecResult
 from meta_agent.domains.swe._patch import overlay

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from code_rows import row
+from _code_rows import row
 
 from meta_agent.domains.code import (
     CodeDomain,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from code_rows import ADD, SUM, row
+from _code_rows import ADD, SUM, row
 
 from meta_agent.core.errors import SandboxError
 from meta_agent.domains.code import (

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from grader_files import EXACT, ROWS, opened, write
+from _grader_files import EXACT, ROWS, opened, write
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import SPLITS, PlannedRollout
@@ -16,7 +16,7 @@ from meta_agent.core.rollouts._attempt import Attempt, Stamp, Terms
 from meta_agent.domains import DomainOptions, open_domain
 from meta_agent.domains.check import check_tasks
 from meta_agent.domains.graded import GraderError, _workers
-from tests.cli.conftest import meta_agent as meta_agent
+from tests.cli._command import meta_agent as meta_agent
 
 
 def test_an_agent_sees_the_prompt_and_the_tools_and_nothing_else(tmp_path: Path) -> None:

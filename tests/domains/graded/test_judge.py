@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from grader_files import opened, write
+from _grader_files import opened, write
 
 import meta_agent
 from meta_agent.core.errors import BudgetError, ConfigError, InfrastructureError
 from meta_agent.core.ledger import Ledger
+from tests._sums import adds
 from tests.loopback import Call, Say, openai_server
-from tests.sums import adds
 
 ROWS = [{"prompt": f"What is {n} + 1?", "gold": str(n + 1), "n": n} for n in range(16)]
 

@@ -11,7 +11,7 @@ import meta_agent
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.rollouts import RolloutStore
 from meta_agent.sandboxes import engine_status
-from tests.domains.harbor.harbor_tasks import write_ten
+from tests.domains.harbor._harbor_tasks import write_ten
 from tests.loopback import Call, Say, openai_server
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(1800)]

@@ -11,7 +11,7 @@ from meta_agent.core.errors import ConfigError
 from meta_agent.domains import DomainOptions, open_domain
 from meta_agent.domains.harbor import VerifierError, read_task, task_folders
 from meta_agent.domains.harbor._grade import rewards_of
-from tests.domains.harbor.harbor_tasks import write_task, write_ten
+from tests.domains.harbor._harbor_tasks import write_task, write_ten
 
 
 def test_ten_tasks_are_read_with_their_limits(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from meta_agent.domains import DomainOptions, open_domain
 from meta_agent.domains.harbor import HarborDomain
 from meta_agent.domains.harbor._trial import UNCHECKED
 from meta_agent.sandboxes import engine_status
-from tests.domains.harbor.harbor_tasks import TXT, attempt, did, write_task
+from tests.domains.harbor._harbor_tasks import TXT, attempt, did, write_task
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 if not engine_status().ready:

@@ -12,8 +12,8 @@ from meta_agent.domains import DomainOptions, open_domain
 from meta_agent.domains.check import check_tasks
 from meta_agent.domains.harbor import HarborDomain, VerifierError
 from meta_agent.sandboxes import engine_status
-from tests.cli.conftest import meta_agent as meta_agent
-from tests.domains.harbor.harbor_tasks import attempt, did, write_task, write_ten
+from tests.cli._command import meta_agent as meta_agent
+from tests.domains.harbor._harbor_tasks import attempt, did, write_task, write_ten
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 if not engine_status().ready:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from math_official import (
+from _math_official import (
     aime_correct,
     gsm8k_answer,
     gsm8k_correct,

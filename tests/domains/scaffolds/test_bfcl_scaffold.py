@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scaffold_play import Play, shipped
+from _scaffold_play import Play, shipped
 
 from meta_agent.core.harness import HarnessSession
 from meta_agent.domains import DomainOptions, open_domain

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scaffold_play import Cut, Play, broken_call, call, shipped, write_rows
+from _scaffold_play import Cut, Play, broken_call, call, shipped, write_rows
 
 from meta_agent.core.harness import HarnessSession
 from meta_agent.domains.code import CodeDomain, code_runner

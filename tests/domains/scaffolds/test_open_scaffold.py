@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from scaffold_play import Cut, Play, shipped, write_rows
+from _scaffold_play import Cut, Play, shipped, write_rows
 
 from meta_agent.core.harness import HarnessSession
 from meta_agent.domains import DomainOptions, open_domain

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from swe_scripted import Scripted, harness_tree
+from _swe_scripted import Scripted, harness_tree
 
 from meta_agent.core.harness import HarnessSession
 from meta_agent.core.protocols import PlannedRollout, Rollout

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from _swe_official import official_parsers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from swe_official import official_parsers
 
 from meta_agent.domains.swe.grading._ended import corrected, disagreement
 from meta_agent.domains.swe.grading._logs import PARSERS, STATUSES

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from swe_scripted import Scripted, harness_tree
+from _swe_scripted import Scripted, harness_tree
 
 from meta_agent.core.harness import HarnessSession
 from meta_agent.core.protocols import PlannedRollout

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tasks_purse import FILES, Repository, bench_of, numbered_sandboxes, written
+from _tasks_purse import FILES, Repository, bench_of, numbered_sandboxes, written
 
 from meta_agent.domains.swe import SandboxFactory
 from meta_agent.domains.tasks import Bench, read_package

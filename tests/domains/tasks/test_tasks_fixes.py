@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tasks_purse import FILES, SOURCE, TESTS, Repository, bench_of, written
+from _tasks_purse import FILES, SOURCE, TESTS, Repository, bench_of, written
 
 from meta_agent.core.history import foreign_history
 from meta_agent.domains.swe import SandboxFactory

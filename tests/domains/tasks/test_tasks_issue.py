@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tasks_purse import FILES, TESTS, written
+from _tasks_purse import FILES, TESTS, written
 
 from meta_agent.domains.tasks import read_package
 from meta_agent.domains.tasks._bench import Failure

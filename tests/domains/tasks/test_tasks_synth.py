@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tasks_purse import FILES, MOODY, SOURCE, bench_of, numbered_sandboxes, written
+from _tasks_purse import FILES, MOODY, SOURCE, bench_of, numbered_sandboxes, written
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.domains.check import check_domain

@@ -1,1 +1,1 @@
-"""Hostile programs, by what they go for; see `tests.sandbox.conformance`."""
+"""Hostile programs, by what they go for; see `tests.sandbox._conformance`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from meta_agent.core.protocols import ExecResult, Sandbox
-from tests.sandbox.attacks.check import Check
+from tests.sandbox.attacks._check import Check
 
 BREACH, HELD = 0, 43
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.acceptance.brains.team import Said, Step, Team, lines
+from tests.acceptance.brains._team import Said, Step, Team, lines
 from tests.loopback import Call
 from tests.loopback._speech import text_of
 

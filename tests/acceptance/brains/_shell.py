@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.acceptance.brains.policy import Solver, Step
-from tests.acceptance.brains.team import Said, Team, lines
-from tests.acceptance.brains.team import Step as Done
+from tests.acceptance.brains._policy import Solver, Step
+from tests.acceptance.brains._team import Said, Team, lines
+from tests.acceptance.brains._team import Step as Done
 from tests.loopback import Call, Say
 from tests.loopback._speech import text_of
 

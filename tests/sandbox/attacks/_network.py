@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from meta_agent.core.protocols import Sandbox
+from tests.sandbox.attacks._check import Check
 from tests.sandbox.attacks._programs import ends_with, program_check
-from tests.sandbox.attacks.check import Check
 
 CONNECT = 'socket.create_connection(("{host}", {port}), timeout=2)'
 OWN_LISTENER = """

@@ -6,6 +6,7 @@ import time
 
 from meta_agent.core.errors import GuestError, SandboxError
 from meta_agent.core.protocols import ExecResult, Sandbox
+from tests.sandbox.attacks._check import LIMITS, Check
 from tests.sandbox.attacks._programs import (
     answers,
     describe,
@@ -14,7 +15,6 @@ from tests.sandbox.attacks._programs import (
     program_check,
     run_python,
 )
-from tests.sandbox.attacks.check import LIMITS, Check
 
 FORKS = """
 children = []

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from meta_agent.core.errors import GuestError
 from meta_agent.core.protocols import Sandbox
+from tests.sandbox.attacks._check import LIMITS, Check
 from tests.sandbox.attacks._programs import answers, run_python
-from tests.sandbox.attacks.check import LIMITS, Check
 
 TRAPS = """
 import os, socket

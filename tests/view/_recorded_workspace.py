@@ -7,7 +7,7 @@ from typing import Any
 
 from meta_agent.core.workspace import Workspace, init_workspace
 
-from .sample import write_sample
+from ._sample import write_sample
 
 RUN = "r1"
 

@@ -11,7 +11,7 @@ from rich.console import Console, RenderableType
 from meta_agent.core.ledger import Ledger
 from meta_agent.reports import RunState, reduce
 
-from .sample import write_sample
+from ._sample import write_sample
 
 
 def printed(drawing: RenderableType, width: int = 140) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 from unittest import mock
 
-from cheat_row import Form, Grader
+from _cheat_row import Form, Grader
 
 from meta_agent.core.protocols import Outcome, Sandbox, SandboxLimits
 from meta_agent.domains import load_domain

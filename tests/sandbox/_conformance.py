@@ -18,7 +18,7 @@ from typing import Literal
 from meta_agent.core.protocols import Sandbox, SandboxLimits
 from meta_agent.sandboxes._names import FENCES
 from tests.sandbox.attacks import files, network, privilege, process, resources, worker
-from tests.sandbox.attacks.check import LIMITS, Check
+from tests.sandbox.attacks._check import LIMITS, Check
 
 Factory = Callable[[SandboxLimits], Sandbox]
 Status = Literal["passed", "failed", "not promised"]

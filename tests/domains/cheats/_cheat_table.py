@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from cheat_row import GRADERS, Cheat, Grader, read_cheats
-from cheats_beside import IN_BESIDE
-from cheats_in_patches import IN_PATCHES
+from _cheat_row import GRADERS, Cheat, Grader, read_cheats
+from _cheats_beside import IN_BESIDE
+from _cheats_in_patches import IN_PATCHES
 
 CHEATS: Final[tuple[Cheat, ...]] = (
     *(cheat for name in ("code", "answers", "calls") for cheat in read_cheats(name)),

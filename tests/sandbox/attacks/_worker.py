@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from meta_agent.core.protocols import Sandbox
+from tests.sandbox.attacks._check import Check
 from tests.sandbox.attacks._programs import describe, program_check
-from tests.sandbox.attacks.check import Check
 
 # Whoever is found is written to as a reply would be: a breach shows as a forged result as well.
 OPENS = """

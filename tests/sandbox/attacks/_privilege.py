@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from meta_agent.core.protocols import Sandbox
+from tests.sandbox.attacks._check import Check
 from tests.sandbox.attacks._programs import (
     answers,
     describe,
@@ -19,7 +20,6 @@ from tests.sandbox.attacks._programs import (
     program_check,
     run_python,
 )
-from tests.sandbox.attacks.check import Check
 
 STATUS = """
 fields = dict(line.split(":", 1) for line in open("/proc/self/status"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from tests.acceptance.brains.team import PROMPTS, Said, Step, Team, lines, steps
+from tests.acceptance.brains._team import PROMPTS, Said, Step, Team, lines, steps
 from tests.loopback import Call, Say
 from tests.loopback._speech import text_of
 

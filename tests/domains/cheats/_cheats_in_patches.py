@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from cheat_row import Cheat, swe_only
+from _cheat_row import Cheat, swe_only
 
 _HOOK: Final = (
     "import pytest\n\n@pytest.hookimpl(hookwrapper=True)\n"

@@ -6,8 +6,8 @@ import time
 
 from meta_agent.core.errors import SandboxError
 from meta_agent.core.protocols import Sandbox
+from tests.sandbox.attacks._check import Check
 from tests.sandbox.attacks._programs import answers, describe, run_python
-from tests.sandbox.attacks.check import Check
 
 # Leaves its session twice over and then shows by a growing file that it lives.
 ESCAPE = """

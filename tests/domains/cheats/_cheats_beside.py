@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from cheat_row import Cheat, swe_only
+from _cheat_row import Cheat, swe_only
 
 _YES: Final = (
     "\nclass Yes:\n    def __eq__(self, other): return bool(here(other))\n"
