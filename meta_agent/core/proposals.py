@@ -185,16 +185,6 @@ class HostServices(Protocol):
         """Makes an experiment once and returns its report; without `trial`, a short training."""
         ...
 
-    def sample(
-        self, trees: Sequence[HarnessTree], tasks: int | None
-    ) -> Sequence[Mapping[str, bool] | None]:
-        """Returns, for each harness, whether the base policy solves each task in one attempt.
-
-        The tasks, by key, are the first `tasks` of the search split (None: all). A harness that
-        cannot be measured gives None.
-        """
-        ...
-
     def tell(self, text: str) -> None:
         """Shows a line to people who watch the run. Must be called from one thread only."""
         ...

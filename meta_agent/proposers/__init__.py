@@ -4,7 +4,6 @@ them.
 
 from meta_agent.proposers._rules_agent import RulesAgent
 from meta_agent.proposers._transcript import transcript
-from meta_agent.proposers._trials import small_edits
 from meta_agent.proposers.agent import CodingAgent
 from meta_agent.proposers.agent_cli import PREFIX as AGENT
 from meta_agent.proposers.agent_cli import agent_cli, require_agent
@@ -25,7 +24,6 @@ __all__ = [
     "evidence_files",
     "propose",
     "require_agent",
-    "small_edits",
     "story",
     "transcript",
 ]

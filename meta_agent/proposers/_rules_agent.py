@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from meta_agent.core.evidence import Evidence
 from meta_agent.core.proposals import RULES, Brief, Draft, Proposed, Proposer
-from meta_agent.proposers._trials import small_edits
 from meta_agent.proposers.rules_table import Proposal, best, place, propose
 from meta_agent.proposers.workbench import drafted
 
@@ -42,8 +41,8 @@ class RulesAgent(Proposer):
         repairs = self._suggested(brief, brief.evidence, repair=True) if brief.invalid else []
         first = repairs[0].hypothesis.rule if repairs else None
 
-        ideas = [*strongest.values(), *_small_edits(brief)]
-        ideas = sorted((p for p in ideas if p.hypothesis.factor in brief.factors), key=place)
+        ideas = [p for p in strongest.values() if p.hypothesis.factor in brief.factors]
+        ideas.sort(key=place)
         ideas.sort(key=lambda proposal: proposal.hypothesis.rule != first)
         return best(ideas, brief.skills, brief.k)
 
@@ -58,14 +57,6 @@ class RulesAgent(Proposer):
             repair=repair,
             situation=brief.situation,
         )
-
-
-def _small_edits(brief: Brief) -> list[Proposal]:
-    """Returns small edits that rollouts show to help; [] where no policy is trained."""
-    if brief.untrained is None or "scaffold" not in brief.factors:
-        return []
-    grant = brief.host.lend()
-    return small_edits(brief.tree, brief.host.sample, grant.attempts, brief.tried)
 
 
 def _draft(brief: Brief, index: int, proposal: Proposal) -> Draft:

@@ -1,6 +1,6 @@
 """Plays a recorded run back on the screens of a live run, for `meta-agent demo`.
 
-A recording is a workspace with its whole ledger, history and skills. `benchmarks/record_demo.py`
+A recording is a workspace with its whole ledger, history and skills. `maintain/record_demo.py`
 makes it, and every other command reads it. Checkpoints are left out for their size, and rollouts
 too where a run has many.
 """

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import pictures
+from maintain import pictures
 from maintain.reference import PAGE, reference
 from meta_agent import cli
 from tests.docs._blocks import ROOT, Block, Shell, blocks, parsed
@@ -48,7 +48,7 @@ def test_the_reference_is_what_the_code_says() -> None:
 def test_the_drawn_pictures_are_those_that_the_script_makes() -> None:
     for name, drawn in (("loop.svg", pictures.loop()), ("run.svg", pictures.seconds())):
         kept = (ROOT / "docs/pictures" / name).read_text(encoding="utf-8")
-        assert kept == drawn, f"python benchmarks/pictures.py: {name}"
+        assert kept == drawn, f"python -m maintain.pictures: {name}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)

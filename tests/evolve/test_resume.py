@@ -17,7 +17,7 @@ from tests.models import _bpe
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 SMALL = b"groups_per_step = 2\nnum_generations = 4\n"
-# After a training the second test kills. `benchmarks/kill_resume.py` sweeps twelve over a full run.
+# After a training the second test kills.
 POINTS = ("after_work:proposal", "before_work:verdict")
 
 

@@ -326,22 +326,3 @@ def test_no_hostile_name_reaches_a_sandbox_and_only_what_is_offered_is_done(benc
     assert len(heard) == len(tries)
     assert all(told.startswith("ERROR: ") for told in heard), json.dumps(heard, indent=1)
     assert evals(bench) == before and not bench.run.ledger.steps(kind="experiment")
-
-
-# --- what the rules agent tries by itself ---------------------------------------------------------
-
-
-def test_the_rules_agent_tries_small_edits_once_and_counts_them(bench: Bench) -> None:
-    replace_plan(bench, trainings=1000)
-    collected = bench.collected()
-    bench.lab.script = lambda tree: 1.0 if b"if done:" not in tree.files[AGENT] else 0.0
-    bench.reading = bench.reading._replace(untrained=bench.reading.evidence)
-    before = made(bench)
-    found = proposed(bench, collected)
-    tried = [one for one in found if one.hypothesis.rule.startswith("small-edit-")]
-    assert [one.factor for one in tried] == ["scaffold"]
-    assert b"if done:" not in bench.repo.tree(tried[0].commit).files[AGENT]
-    assert made(bench) > before
-    measured = evals(bench)
-    assert [one.commit for one in proposed(bench, collected)] == [one.commit for one in found]
-    assert evals(bench) == measured

@@ -1,4 +1,4 @@
-"""Every cheat: see `cheat_row` for what a row is."""
+"""Every cheat: see `_cheat_row` for what a row is."""
 
 from __future__ import annotations
 

@@ -5,16 +5,14 @@ A line of `programs.jsonl` is a program for one kind of task; without an `end` i
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 from _code_rows import row
+from _humaneval import mutants, official
 
 from meta_agent.domains.code import (
     CodeDomain,
@@ -111,25 +109,13 @@ def human(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CodeDomain]:
     made.close()
 
 
-def reference() -> ModuleType:
-    path = Path(__file__).resolve().parents[3] / "benchmarks/_humaneval.py"
-    spec = importlib.util.spec_from_file_location("_humaneval", path)
-    assert spec is not None and spec.loader is not None
-    module = sys.modules["_humaneval"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize("each", PROBLEMS, ids=lambda each: each["entry_point"])
 def test_mutants_fail_where_the_official_executor_fails_them(
     each: dict[str, str], human: CodeDomain
 ) -> None:
-    judge = reference()
     task = human.rows[f"humaneval-HumanEval-{each['task_id'].partition('/')[2]}"]
     assert human.runner.run(task, task.gold[0]).success
-    said = {
-        program: judge.official({**each, "prompt": ""}, program) for program in judge.mutants(each)
-    }
+    said = {program: official({**each, "prompt": ""}, program) for program in mutants(each)}
     assert said and not all(said.values())
     assert {program: human.runner.run(task, program).success for program in said} == said
 

@@ -11,8 +11,7 @@ Not covered: proof. There is one training seed, few steps, and tasks that ideas 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -102,24 +101,6 @@ class Experiments:
             intent = {"edit": tree.tree_hash, "how": how}
             report = self.run.once_with_trials(key, "experiment", intent, measure)
         return Rehearsal(report["ok"], report["text"])
-
-    def sample(
-        self, trees: Sequence[HarnessTree], tasks: int | None
-    ) -> list[Mapping[str, bool] | None]:
-        """Returns, by harness, which of the first `tasks` search tasks the base policy solves.
-
-        A harness that cannot be measured gives None. `tasks` None means all that the plan takes.
-        """
-        with ThreadPoolExecutor(self.run.lab.settings.workers) as pool:
-            return list(pool.map(lambda tree: self._sample(tree, tasks), trees))
-
-    def _sample(self, tree: HarnessTree, tasks: int | None) -> dict[str, bool] | None:
-        lab, limit = self.run.lab, tasks or self.run.plan.search
-        try:
-            evaluation = lab.evaluate(tree, lab.untrained(), split="search", limit=limit)
-        except (CandidateError, ConfigError):
-            return None
-        return {rollout.task_key: rollout.clean for rollout in lab.rollouts(evaluation.shard)}
 
     # --- an edit rolled out ----------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""HumanEval's own way of judging, and mutants of its solutions, for tests and benchmarks.
+"""HumanEval's own way of judging, and mutants of its solutions.
 
 `official` does what the official executor does with one program: prompt, completion, tests and the
 call of `check` in one namespace of one forked process with a timer of 3 seconds, and "no exception"

@@ -1,6 +1,6 @@
 """Draws the README's pictures: the loop, the recorded run on a terminal, and its page.
 
-    python benchmarks/pictures.py [--out docs/pictures]
+    python -m maintain.pictures [--out docs/pictures]
 
 The run is what `meta-agent demo` says in half a minute, as lines that scroll by in an SVG without a
 script; the page is what `report --html` makes of it, as chromium shows its first screen.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import io
 import shutil
-import subprocess
+import subprocess  # noqa: TID251
 import sys
 import tempfile
 import textwrap
@@ -55,6 +55,7 @@ text { font: 12px sans-serif; fill: #24292f; text-anchor: middle; } .name { font
 
 
 def main() -> None:
+    """Writes the three pictures to `--out`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=ROOT / "docs/pictures")
     out: Path = parser.parse_args().out

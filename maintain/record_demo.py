@@ -6,7 +6,7 @@ machine by paths that a reader has. That changes steps, so it chains the ledger 
 the notes that quote the chain. `--given` names folders that the run read, such as the one of its
 tasks. They are copied into the workspace, so that it can be verified elsewhere.
 
-    python benchmarks/record_demo.py WORKSPACE NAME [--rollouts] [--given FOLDER ...]
+    python -m maintain.record_demo WORKSPACE NAME [--rollouts] [--given FOLDER ...]
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import argparse
 import io
 import json
 import shutil
-import sqlite3
-import subprocess
+import sqlite3  # noqa: TID251
+import subprocess  # noqa: TID251
 import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -35,6 +35,7 @@ TEXTS = {"steps": ("intent", "outcome"), "events": ("payload",), "runs": ("confi
 
 
 def main() -> None:
+    """Writes the recording of the workspace that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("workspace", type=Path)
     parser.add_argument("name", help="of the recording: `meta-agent demo --recording NAME`")
@@ -107,6 +108,7 @@ def rename(repo: Path, digests: Mapping[str, str]) -> None:
 
 
 def git(repo: Path, *words: str) -> str:
+    """Runs git in a repository as the recording's author; returns what it prints."""
     who = ["-c", "user.name=meta-agent", "-c", "user.email=meta-agent@localhost"]
     argv = ["git", "-C", str(repo), *who, *words]
     return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
