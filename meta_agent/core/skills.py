@@ -85,7 +85,7 @@ class SkillDraft:
     def digest(self) -> str:
         """Returns a hash of the lesson without its author. Lessons of one hash become one skill."""
         lesson = {key: self.metadata.get(key, "") for key in ("domain", "factor", "rule", "kind")}
-        lesson["script"] = self.files.get("scripts/apply.py", "")
+        lesson["edit"] = self.files.get("edit.patch", "")
         return hashlib.sha256(json.dumps(lesson, sort_keys=True).encode()).hexdigest()
 
 

@@ -8,15 +8,5 @@ from meta_agent.skills._distil import distil
 from meta_agent.skills._export import export
 from meta_agent.skills._library import SkillLibrary, load_skill
 from meta_agent.skills._validate import redact, validate
-from meta_agent.skills._watched import check_script, trigger_in
 
-__all__ = [
-    "SkillLibrary",
-    "check_script",
-    "distil",
-    "export",
-    "load_skill",
-    "redact",
-    "trigger_in",
-    "validate",
-]
+__all__ = ["SkillLibrary", "distil", "export", "load_skill", "redact", "validate"]

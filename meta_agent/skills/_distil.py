@@ -10,20 +10,22 @@ that it has not been tried there.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
+from typing import Final
 
-from meta_agent.core.protocols import JSON, Candidate, Effect, Verdict, VerdictKind
+from meta_agent.core.protocols import JSON, Candidate, Effect, Hypothesis, Verdict, VerdictKind
 from meta_agent.core.skills import SkillDraft, SkillKind
 from meta_agent.readers.evidence import metric_of
-from meta_agent.skills._apply import lines_of
 from meta_agent.skills._validate import MAX_DESCRIPTION, redact
-from meta_agent.skills._watched import check_script, triggers_of
+from meta_agent.skills.looking import Watch
 
+PATCH: Final = "edit.patch"
+CHECK: Final = "scripts/check.py"
+MEASURED: Final = "references/measured.md"
 _MAX_ROWS = 60
-_PATCH_LINE = "PATCH: list[str] = []"
+_NAMED: Final = re.compile(r"\b(?P<name>[a-z_]+(?:\.\w+)+) is (?P<value>-?\d+(?:\.\d+)?)")
 _HYPOTHESIS = re.compile(r"if (?P<does>.+?) then .+", re.IGNORECASE)
 _CHECK = (
     "`python3 scripts/check.py ROLLOUTS` looks for the sign of it in rollouts of any form that "
@@ -51,16 +53,20 @@ def distil(
     kind = lesson_kind(verdict)
     if kind is None:
         return None
-    signs = triggers_of(candidate.hypothesis, evidence)
+    signs = watches_for(candidate.hypothesis, evidence)
+    metric = signs[0].metric
     return SkillDraft(
         title=_title(candidate, kind, domain),
-        description=_description(candidate, verdict, kind, domain, signs[0]["metric"]),
-        body=redact(_body(candidate, verdict, kind, domain, signs[0]["metric"])),
-        metadata=_metadata(candidate, verdict, kind, domain, trusted_text),
+        description=_description(candidate, verdict, kind, domain, metric),
+        body=redact(_body(candidate, verdict, kind, domain, metric)),
+        metadata={
+            **_metadata(candidate, verdict, kind, domain, trusted_text),
+            "watches": "; ".join(watch.text for watch in signs),
+        },
         files={
-            "scripts/apply.py": redact(_script(diff, kind)),
-            "scripts/check.py": check_script(signs),
-            "references/measured.md": redact(_measured(candidate, verdict, evidence)),
+            PATCH: redact(diff),
+            CHECK: files("meta_agent.skills").joinpath("check.py").read_text("utf-8"),
+            MEASURED: redact(_measured(candidate, verdict, evidence)),
         },
     )
 
@@ -156,12 +162,12 @@ def _intervention(candidate: Candidate, kind: SkillKind) -> str:
     paths = ", ".join(f"`{path}`" for path in candidate.paths)
     negative = kind == "negative"
     verb = "This was tried and must not be repeated" if negative else "Do this"
-    code = "scripts/apply.py"
-    use = "holds the edit (`--show`), finds out whether a harness has it (`--check --undo`)"
-    applies = "refuses to apply it without `--force`" if negative else "applies it"
+    apply = "Do not apply it again." if negative else f"`git apply {PATCH}` applies it."
     return (
         f"{verb}: {tried(candidate.hypothesis.statement)}.\n\nIt touches {paths}. "
-        f"[{code}]({code}) {use}, and {applies} (`python3 {code} HARNESS`); see `--help`."
+        f"[{PATCH}]({PATCH}) holds the edit; run git in the harness's folder. {apply} "
+        f"`git apply --check -R {PATCH}` succeeds where a harness has it, and `git apply -R` takes "
+        "it out."
     )
 
 
@@ -208,12 +214,28 @@ def _validation(candidate: Candidate, kind: SkillKind) -> str:
     )
 
 
-def _script(diff: str, kind: SkillKind) -> str:
-    """Returns the text of the stand-alone script that applies this diff."""
-    source = files("meta_agent.skills").joinpath("_apply.py").read_text("utf-8")
-    source = source.replace("DO_NOT_REPEAT = False", f"DO_NOT_REPEAT = {kind == 'negative'}", 1)
-    rows = "".join(f"    {json.dumps(line)},\n" for line in lines_of(diff))
-    return source.replace(_PATCH_LINE, f"PATCH: list[str] = [\n{rows}]", 1)
+def watches_for(hypothesis: Hypothesis, evidence: Mapping[str, JSON]) -> list[Watch]:
+    """Returns watches of the metrics that a hypothesis cites and that are beyond their limits.
+
+    If none is, returns one for the hypothesis's metric, with its alert limit or present value.
+    """
+    metric, value = hypothesis.metric, _value_of(hypothesis.metric, evidence)
+    values = {metric: value} if value is not None else {}
+    for match in _NAMED.finditer("\n".join(hypothesis.evidence)):
+        values[match["name"]] = float(match["value"])
+    known = ((name, metric_of(name)) for name in values)
+    watches = [Watch(name, m.side, m.limit) for name, m in known if m.limit is not None]
+    aimed_at, side = metric_of(metric), "above" if hypothesis.direction == "down" else "below"
+    limit = aimed_at.limit if aimed_at.limit is not None and aimed_at.side == side else value
+    return [watch for watch in watches if watch.is_beyond(values[watch.metric])] or [
+        Watch(metric, side, limit)
+    ]
+
+
+def _value_of(metric: str, evidence: Mapping[str, JSON]) -> float | None:
+    layer, _, name = metric.partition(".")
+    value: float | None = (evidence.get("layers", evidence).get(layer) or {}).get(name)
+    return value
 
 
 def _measured(candidate: Candidate, verdict: Verdict, evidence: Mapping[str, JSON]) -> str:

@@ -19,8 +19,7 @@ from typing import Final
 
 from meta_agent.core.protocols import JSON
 from meta_agent.core.skills import Skill, SkillDraft
-from meta_agent.skills._watched import trigger_in
-from meta_agent.skills.looking import look
+from meta_agent.skills.looking import look, watches_of
 
 _WORD: Final = re.compile(r"[a-z0-9]+")
 _STOP_WORDS: Final = (
@@ -100,11 +99,10 @@ def words_of(skills: Sequence[Skill], text: str) -> dict[str, float]:
 
 def _shows(skill: Skill, evidence: JSON) -> bool:
     """Returns True if a metric that the skill watches is beyond its limit in the evidence."""
-    rows, _ = trigger_in(skill.path)
-    n = evidence["layers"]["score"].get("n", 0)
-    counts = {name: n for row in rows for name in row["needs"]}
+    watches, n = watches_of(skill), evidence["layers"]["score"].get("n", 0)
+    counts = {name: n for watch in watches for name in watch.needs}
     report = {"evidence": evidence, "shape": {}, "rollouts": n, "known": counts}
-    return any(look(row, report)[0] for row in rows)
+    return any(look(watch, report)[0] for watch in watches)
 
 
 def _scope(skill: Skill, domain: str, factor: str | None) -> float:

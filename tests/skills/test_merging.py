@@ -51,9 +51,9 @@ def test_a_lesson_learned_again_is_one_skill_with_both_numbers(library: SkillLib
     assert validate(skill.path) == []
     assert skill.body.count("## Seen again") == skill.body.count("r2/g1/c0") == 1
     again = skill.path / "references/again" / AGAIN.digest[:8]
-    assert "MAX_TURNS = 12" in (again / "apply.py").read_text()
+    assert "MAX_TURNS = 12" in (again / "edit.patch").read_text()
     assert "r2/g1/c0" in (again / "measured.md").read_text()
-    assert "MAX_TURNS = 8" in (skill.path / "scripts/apply.py").read_text(), "the first one stays"
+    assert "MAX_TURNS = 8" in (skill.path / "edit.patch").read_text(), "the first one stays"
     third = draft(candidate=by(HYPOTHESIS, "r3/g0/c0"), diff=DIFF.replace("= 8", "= 16"))
     assert library.write(third).body.count("- r") >= 2 and len(library.all()) == 1
 
@@ -67,9 +67,9 @@ def test_another_lesson_is_another_skill(how: str, library: SkillLibrary) -> Non
 
 def test_words_of_a_language_model_that_say_the_same_are_one_skill(library: SkillLibrary) -> None:
     first = draft(candidate=by(WORDED))
-    same = replace(first, files={**first.files, "scripts/apply.py": "another edit"})
+    same = replace(first, files={**first.files, "edit.patch": "another edit"})
     words = "Removes the tool that shows history. Use when it leaks."
-    other = replace(first, description=words, files={**first.files, "scripts/apply.py": "a third"})
+    other = replace(first, description=words, files={**first.files, "edit.patch": "a third"})
     library.write(first)
     assert library.write(same).body.count("## Seen again") == 1
     library.write(other)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from meta_agent.core.skills import Skill
 from meta_agent.readers.foreign import read_foreign
-from meta_agent.skills import SkillLibrary, trigger_in
+from meta_agent.skills import SkillLibrary
 from meta_agent.skills._library import load_skill
 from meta_agent.skills._retrieve import words_of
-from meta_agent.skills.looking import look
+from meta_agent.skills.looking import Watch, checked, look, watches_of
 
 from ._kit import LIBRARY, made
 
@@ -59,41 +60,34 @@ def test_nothing_fits_nothing() -> None:
     assert first_three("") == first_three('"*^ (:') == []
 
 
-def test_a_trigger_is_read_and_never_run(tmp_path: Path) -> None:
-    folder = tmp_path / "bad"
-    (folder / "scripts").mkdir(parents=True)
-    script = folder / "scripts/check.py"
-    mark = tmp_path / "ran"
-    for text in (
-        f"open({str(mark)!r}, 'w')\nWATCHED: list = []\n",
-        f"WATCHED: list = [open({str(mark)!r}, 'w')]\n",
-        "WATCHED: list = [{'metric': 1}]\n",
-        "WATCHED: list = " + "[" * 5000 + "]" * 5000,
-        "WATCHED: list = 3\n",
-        "def (",
-        "\x00",
-    ):
-        script.write_text(text)
-        assert trigger_in(folder) == ([], [])
-    script.write_bytes(b"\xff\xfe")
-    assert trigger_in(folder) == ([], [])
-    assert not mark.exists()
+UNREADABLE = (
+    *("behaviour.x above", "behaviour.x near 1", "behaviour.x above nan", "behaviour.x above inf"),
+    *("behaviour.x above 1e999", "behaviour.x above 1; and then", "[" * 5000, "x above __import__"),
+)
+
+
+@pytest.mark.parametrize("watches", UNREADABLE)
+def test_what_cannot_be_read_is_no_all_clear(tmp_path: Path, watches: str) -> None:
+    skill = _skill(tmp_path, watches)
+    assert watches_of(skill) == []
+    assert checked(skill, read_foreign(made(lambda t, s: {})).to_json())[0] == 3
 
 
 @pytest.mark.parametrize("metric", ["(s|h|a|.)*.(\\w+\\w+)+$", "*a" * 20_000, "*." * 20_000, ""])
 def test_a_strangers_metric_is_no_pattern(tmp_path: Path, metric: str) -> None:
-    skill = _skill(tmp_path, metric=metric, limit=0.0)
-    (row,) = trigger_in(skill.path)[0]
-    shows, why = look(row, read_foreign(made(lambda t, s: {})).to_json())
+    watch = Watch(metric, "above", 0.0)
+    assert all(read == watch for read in watches_of(_skill(tmp_path, watch.text)))
+    shows, why = look(watch, read_foreign(made(lambda t, s: {})).to_json())
     assert not shows and why
 
 
-def _skill(tmp_path: Path, metric: str, limit: float) -> Skill:
+def _skill(tmp_path: Path, watches: str) -> Skill:
     folder = tmp_path / "demo"
-    (folder / "scripts").mkdir(parents=True)
-    (folder / "SKILL.md").write_text("---\nname: demo\ndescription: a demo\n---\nwords\n")
-    row = {"metric": metric, "side": "above", "limit": limit, "needs": [], "least": 1}
-    (folder / "scripts/check.py").write_text(f"WATCHED: list = [{row | {'silent': False}!r}]\n")
+    folder.mkdir()
+    head = (
+        f"name: demo\ndescription: a demo\nmetadata:\n  meta-agent.watches: {json.dumps(watches)}"
+    )
+    (folder / "SKILL.md").write_text(f"---\n{head}\n---\nwords\n")
     skill = load_skill(folder)
     assert skill is not None
     return skill

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ import pytest
 from meta_agent.core.protocols import Rollout, RolloutFailure, ToolEvent
 from meta_agent.readers.foreign import read_foreign
 from meta_agent.readers.formats._draft import Draft, Numbering, to_rollout
-from meta_agent.skills import SkillLibrary, check_script, trigger_in, validate
-from meta_agent.skills.looking import checked
+from meta_agent.skills import SkillLibrary, load_skill, validate
+from meta_agent.skills.looking import checked, watches_of
 from tests.evidence._rollouts import tokens
 
 from ._kit import LIBRARY, LONG, NAMES, made, talk
@@ -37,9 +38,10 @@ def test_seeds_are_valid_and_apply_everywhere() -> None:
     offered = {skill.name for skill in SkillLibrary(LIBRARY).find("math", None, "x", limit=20)}
     assert set(NAMES) <= offered
     for name in NAMES:
-        table, beside = trigger_in(LIBRARY / name)
+        skill = load_skill(LIBRARY / name)
+        assert skill and watches_of(skill)
         script = (LIBRARY / name / "scripts/check.py").read_text()
-        assert table and script == check_script(table, beside)
+        assert script == files("meta_agent.skills").joinpath("check.py").read_text()
 
 
 # --- planted and clean ---------------------------------------------------------------------------
@@ -126,7 +128,7 @@ CLEAN: dict[str, Callable[[int, int], dict[str, Any]]] = {
 
 def looked(name: str, report: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     """What the skill's own script says of a report, in this process."""
-    return checked(*trigger_in(LIBRARY / name), report)
+    return checked(SkillLibrary(LIBRARY).skill(name), report)
 
 
 @pytest.mark.parametrize(("name", "how"), ROWS)

@@ -41,11 +41,8 @@ def test_the_sign_is_what_was_acted_on_and_not_what_was_hoped_for() -> None:
         "measured.endings.cut_observation_share is 0.534",
     )
     made = draft(candidate=replace(CANDIDATE, hypothesis=replace(HYPOTHESIS, evidence=lines)))
-    watched = {True: ["conversation.result_cut"], False: ["clean_success"]}
-    for skill, known in ((made, True), (draft(), False)):
-        script = skill.files["scripts/check.py"]
-        assert re.findall(r'"metric": "(.+)"', script) == watched[known]
-    assert '"limit": 0.05' in made.files["scripts/check.py"]
+    assert made.metadata["watches"] == "conversation.result_cut above 0.05"
+    assert draft().metadata["watches"].startswith("clean_success below ")
     assert "conversation.result_cut" in made.body and "0.552" in made.body
 
 
@@ -108,54 +105,31 @@ def test_a_key_in_a_diff_is_not_stored(library: SkillLibrary) -> None:
 # --- the code of a skill -----------------------------------------------------------------------
 
 
-def run_script(skill: Path, *argv: str) -> tuple[int, str]:
-    command = [sys.executable, "-I", str(skill / "scripts/apply.py"), *argv]
-    ran = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    return ran.returncode, ran.stdout
-
-
-def harness(tmp_path: Path, text: str) -> Path:
-    (tmp_path / "h/swe").mkdir(parents=True)
-    (tmp_path / "h/swe/agent.py").write_text(text)
-    return tmp_path / "h"
-
-
 BEFORE = 'TOOLS = ["view"]\nMAX_TURNS = 4\nOBSERVATION_CHARS = 80\n'
 
 
-def test_the_script_applies_and_undoes_its_edit(library: SkillLibrary, tmp_path: Path) -> None:
-    skill, folder = library.write(draft()).path, harness(tmp_path, "# moved\n\n" + BEFORE)
-    assert run_script(skill, str(folder), "--check")[0] == 0
-    assert (folder / "swe/agent.py").read_text() == "# moved\n\n" + BEFORE
-    status, out = run_script(skill, str(folder))
-    assert (status, json.loads(out)["paths"]) == (0, ["swe/agent.py"])
-    assert "MAX_TURNS = 8\n" in (folder / "swe/agent.py").read_text()
-    assert run_script(skill, str(folder), "--undo")[0] == 0
-    assert (folder / "swe/agent.py").read_text() == "# moved\n\n" + BEFORE
-
-
-def test_the_script_refuses_another_harness_and_no_harness(
+def test_git_applies_its_edit_finds_it_and_takes_it_out(
     library: SkillLibrary, tmp_path: Path
 ) -> None:
-    skill, folder = library.write(draft()).path, harness(tmp_path, "MAX_TURNS = 5\n")
-    status, out = run_script(skill, str(folder))
-    assert (status, json.loads(out)["applies"]) == (1, False)
-    assert (folder / "swe/agent.py").read_text() == "MAX_TURNS = 5\n"
-    assert run_script(skill, "--show")[1] == DIFF
-    assert run_script(skill)[0] == 2
+    patch = library.write(draft()).path / "edit.patch"
+    assert patch.read_text() == DIFF
+    file = tmp_path / "swe/agent.py"
+    file.parent.mkdir()
+    file.write_text(BEFORE + "# more\n")
+
+    def apply(*options: str) -> int:
+        return subprocess.run(["git", "apply", *options, patch], cwd=tmp_path).returncode
+
+    assert apply("--check", "-R") != 0 == apply()
+    assert "MAX_TURNS = 8\n" in file.read_text()
+    assert apply("--check", "-R") == 0 == apply("-R")
+    assert file.read_text() == BEFORE + "# more\n"
 
 
-def test_what_is_not_to_be_repeated_refuses_to_be(library: SkillLibrary, tmp_path: Path) -> None:
-    skill, folder = library.write(draft(WORSE)).path, harness(tmp_path, BEFORE)
-    status, out = run_script(skill, str(folder))
-    told = json.loads(out)
-    assert (status, told["written"]) == (3, False)
-    assert all(word in told["refused"] for word in ("REJECT", "-10.0", "-16.0", "-4.0", "it lost"))
-    assert (folder / "swe/agent.py").read_text() == BEFORE
-    assert run_script(skill, str(folder), "--check")[0] == 0
-    assert run_script(skill, str(folder), "--force")[0] == 0
-    assert "MAX_TURNS = 8\n" in (folder / "swe/agent.py").read_text()
-    assert run_script(skill, str(folder), "--undo")[0] == 0, "taking it out is never refused"
+def test_a_negative_lesson_says_not_to_apply_its_edit(library: SkillLibrary) -> None:
+    bad, good = (library.write(draft(verdict)).body for verdict in (WORSE, PROMOTE))
+    assert "must not be repeated" in bad and "`git apply edit.patch`" not in bad
+    assert "`git apply edit.patch`" in good
 
 
 @pytest.mark.parametrize("verdict", [WORSE, PROMOTE], ids=["negative", "positive"])
@@ -185,45 +159,6 @@ def test_its_check_reads_any_rollouts(library: SkillLibrary, tmp_path: Path) -> 
         assert ran.returncode == status, ran.stdout
     ran = subprocess.run([sys.executable, script, "/nowhere"], capture_output=True, check=False)
     assert ran.returncode == 3
-
-
-ODD_EDITS = {
-    "a new file": (None, "x = 1\ny = 2\n"),
-    "a removed file": ("x = 1\n", None),
-    "no newline at the end": ("a\nb", "a\nc"),
-    "a newline added at the end": ("a\nb", "a\nb\n"),
-    "a form feed and a line separator": ("a\x0cb\u2028c\nd\n", "a\x0cb\u2028c\ne\n"),
-    "two places": (
-        "".join(f"{n}\n" for n in range(40)),
-        "".join(f"{n + (n in (3, 30))}\n" for n in range(40)),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", ODD_EDITS)
-def test_the_script_does_what_git_would(name: str, library: SkillLibrary, tmp_path: Path) -> None:
-    before, after = ODD_EDITS[name]
-    folder = tmp_path / "g"
-    folder.mkdir()
-    file = folder / "f.py"
-    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
-    for step in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "0"]):
-        subprocess.run([*git, *step], cwd=folder, check=True)
-    for content in (before, after):
-        file.unlink(missing_ok=True)
-        if content is not None:
-            file.write_text(content, newline="")
-        subprocess.run([*git, "add", "-A"], cwd=folder, check=True)
-        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], cwd=folder, check=True)
-    diff = subprocess.run(
-        [*git, "diff", "--text", "HEAD~1", "HEAD"], cwd=folder, check=True, capture_output=True
-    )
-    skill = library.write(draft(diff=diff.stdout.decode())).path
-    subprocess.run([*git, "checkout", "-q", "HEAD~1"], cwd=folder, check=True)
-    assert run_script(skill, str(folder))[0] == 0
-    assert (file.read_text() if file.exists() else None) == after
-    assert run_script(skill, str(folder), "--undo")[0] == 0
-    assert (file.read_text() if file.exists() else None) == before
 
 
 # --- the library -------------------------------------------------------------------------------

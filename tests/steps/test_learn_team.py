@@ -51,7 +51,7 @@ def test_the_librarian_words_the_lesson_and_the_host_its_numbers(bench: Bench) -
     assert skill.description == GOOD["description"]
     assert LESSON in skill.body
     assert "+5.0 points [+2.0, +8.0]" in skill.body
-    assert "scripts/apply.py" in skill.body
+    assert "edit.patch" in skill.body
     assert skill.get("commit") == candidate.commit
     assert "PROMOTE" in models.opening("g0/c0/librarian")
 

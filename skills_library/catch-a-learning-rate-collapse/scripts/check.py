@@ -4,44 +4,9 @@ Exit status: 0 all of it was looked at and nothing shows, 1 it shows, 2 usage, 3
 looked at, and why.
 """
 
-from __future__ import annotations
-
 import json
 import sys
-from typing import Any
-
-WATCHED: list[dict[str, Any]] = [
-    {
-        "metric": "shape.looping",
-        "side": "above",
-        "limit": 0.1,
-        "needs": ["messages"],
-        "least": 10,
-        "silent": False,
-    },
-    {
-        "metric": "shape.empty",
-        "side": "above",
-        "limit": 0.1,
-        "needs": ["messages"],
-        "least": 10,
-        "silent": False,
-    },
-    {
-        "metric": "shape.duplicates",
-        "side": "above",
-        "limit": 0.5,
-        "needs": ["messages"],
-        "least": 10,
-        "silent": False,
-    },
-]
-BESIDE: list[str] = [
-    "shape.chars_p50",
-    "shape.chars_max",
-    "behaviour.mean_logprob",
-    "behaviour.truncation",
-]
+from pathlib import Path
 
 if __name__ == "__main__":
     try:
@@ -50,4 +15,4 @@ if __name__ == "__main__":
         why = "this Python has no meta-agent: pip install meta-agent-loop"
         print(json.dumps({"answer": "it could not be looked at", "not_looked_at": [why]}))
         sys.exit(3)
-    sys.exit(main(WATCHED, BESIDE))
+    sys.exit(main(Path(__file__).resolve().parents[1]))

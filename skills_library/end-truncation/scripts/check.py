@@ -4,36 +4,9 @@ Exit status: 0 all of it was looked at and nothing shows, 1 it shows, 2 usage, 3
 looked at, and why.
 """
 
-from __future__ import annotations
-
 import json
 import sys
-from typing import Any
-
-WATCHED: list[dict[str, Any]] = [
-    {
-        "metric": "behaviour.truncation",
-        "side": "above",
-        "limit": 0.2,
-        "needs": ["stop_reason"],
-        "least": 10,
-        "silent": False,
-    },
-    {
-        "metric": "behaviour.cut_replies",
-        "side": "above",
-        "limit": 0.05,
-        "needs": ["stop_reason"],
-        "least": 10,
-        "silent": False,
-    },
-]
-BESIDE: list[str] = [
-    "behaviour.turns_mean",
-    "behaviour.submit_rate",
-    "score.success",
-    "shape.chars_p90",
-]
+from pathlib import Path
 
 if __name__ == "__main__":
     try:
@@ -42,4 +15,4 @@ if __name__ == "__main__":
         why = "this Python has no meta-agent: pip install meta-agent-loop"
         print(json.dumps({"answer": "it could not be looked at", "not_looked_at": [why]}))
         sys.exit(3)
-    sys.exit(main(WATCHED, BESIDE))
+    sys.exit(main(Path(__file__).resolve().parents[1]))

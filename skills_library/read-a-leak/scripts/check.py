@@ -4,35 +4,9 @@ Exit status: 0 all of it was looked at and nothing shows, 1 it shows, 2 usage, 3
 looked at, and why.
 """
 
-from __future__ import annotations
-
 import json
 import sys
-from typing import Any
-
-WATCHED: list[dict[str, Any]] = [
-    {
-        "metric": "behaviour.leak_use",
-        "side": "above",
-        "limit": 0.0,
-        "needs": ["flags"],
-        "least": 10,
-        "silent": True,
-    },
-    {
-        "metric": "shape.suspect.*",
-        "side": "above",
-        "limit": 0.0,
-        "needs": ["tool_events"],
-        "least": 10,
-        "silent": True,
-    },
-]
-BESIDE: list[str] = [
-    "behaviour.leak_share_of_solved",
-    "score.success",
-    "score.clean_success",
-]
+from pathlib import Path
 
 if __name__ == "__main__":
     try:
@@ -41,4 +15,4 @@ if __name__ == "__main__":
         why = "this Python has no meta-agent: pip install meta-agent-loop"
         print(json.dumps({"answer": "it could not be looked at", "not_looked_at": [why]}))
         sys.exit(3)
-    sys.exit(main(WATCHED, BESIDE))
+    sys.exit(main(Path(__file__).resolve().parents[1]))
