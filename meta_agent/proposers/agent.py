@@ -381,20 +381,10 @@ def _checked(work: _Work, leftovers: Leftovers) -> tuple[Hypothesis, str]:
             raise CandidateError(_LIMIT_WORDS[leftovers.ending], reason=leftovers.ending)
         raise CandidateError(f"the file {HYPOTHESIS} is missing; write it", reason="no_hypothesis")
     hypothesis, subject = _hypothesis(work, leftovers.hypothesis)
-    if not leftovers.edits:
-        raise CandidateError("the edit changes no file; change at least one", reason="empty")
-    factor = work.case.contract.factor_of(leftovers.edits)
-    if factor != hypothesis.factor:
-        raise CandidateError(
-            f"the edit changes {factor}; change only {hypothesis.factor}, as the hypothesis says",
-            reason="factor_mismatch",
-        )
     files = {**work.case.brief.tree.files, **leftovers.edits}
     draft = draft_of({path: data for path, data in files.items() if data is not None})
-    rehearsal = work.case.brief.host.contract_tests(draft)
-    if not rehearsal.ok:
-        text = f"the contract tests fail: {rehearsal.text[:2000]}"
-        raise CandidateError(text, reason="breaks_contract")
+    host = work.case.brief.host
+    work.case.require_fit(leftovers.edits, hypothesis.factor, lambda: host.contract_tests(draft))
     return hypothesis, subject
 
 

@@ -1,8 +1,9 @@
 """A sandbox in which a candidate is made: a git clone of the base version, and the evidence beside
 it.
 
-Promises: the author, rules or model, works on files and commits with git as usual. The host only
-sees file texts that come back over the sandbox's pipe, and makes a commit of them itself.
+Promises: the author works on files, with git as usual. What the files are at the end counts,
+committed or not. The host only sees file texts that come back over the sandbox's pipe, and makes a
+commit of them itself.
 
 Does not cover: trusting any of it. `HarnessRepo.admit` judges the edits. Evidence is
 write-protected against accidents, not against a hostile author, and is never read back.
@@ -10,7 +11,6 @@ write-protected against accidents, not against a hostile author, and is never re
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -25,7 +25,6 @@ _REGULAR = frozenset({"100644", "100755", _GONE})
 _OUTPUT_BYTES = 8 << 20
 _COMMAND_SEC = 60.0
 _CONFIG = f"[user]\n\tname = {NAME}\n\temail = {EMAIL}\n[core]\n\tautocrlf = false\n"
-_OID = re.compile(r"[0-9a-f]{40}")
 # The same command is to print the same text in every sandbox: no dates, pagers or colours.
 _STEADY = {"TIME_STYLE": "+", "TZ": "UTC", "GIT_PAGER": "cat", "PAGER": "cat", "NO_COLOR": "1"}
 
@@ -69,7 +68,7 @@ class Workbench:
         evidence: Mapping[str, bytes] | None = None,
         when: int | None = None,
     ) -> None:
-        """Clones `base` into the sandbox. `when` dates the first commit; each later one is 1 s on.
+        """Clones `base` into the sandbox. `when` dates commits there, in Unix seconds.
 
         By default that is one second after the base, as everywhere in the history.
         """
@@ -108,25 +107,22 @@ class Workbench:
                 self.write(path, data)
 
     def diff(self) -> str:
-        """Stages all changes; returns a patch of them and of all commits since the clone."""
+        """Returns a patch of everything that differs from the base; attributes cannot alter it."""
         self._git("add", "-A", "--", ".")
-        argv = ("diff", "--cached", "--no-ext-diff", "--no-textconv", "--no-color", self.base)
-        return self._git(*argv).stdout.decode("utf-8", "replace")
-
-    def commit(self, message: str) -> str:
-        """Commits everything; returns the commit id. Raises CandidateError if nothing changed."""
-        self._git("add", "-A", "--", ".")
-        if self._run(["git", "diff", "--cached", "--quiet"]).exit_code == 0:
-            raise CandidateError("the edit changes no file; change at least one", reason="empty")
-        self._git("commit", "-q", "--no-verify", "-F", "-", stdin=message.encode())
-        self._when += 1
-        return self.tip()
+        argv = ("diff", "--cached", "--text", "--no-ext-diff", "--no-textconv", "--no-renames")
+        return self._git(*argv, "--no-color", self.base).stdout.decode("utf-8", "replace")
 
     def changed(self) -> dict[str, str]:
-        """Returns `committed()`. Raises CandidateError if it is empty or no set of files."""
-        changed = self.committed()
+        """Returns the git mode of each path that differs from the base; 000000: removed.
+
+        Raises CandidateError if none does, or if one is no regular file.
+        """
+        self._git("add", "-A", "--", ".")
+        argv = ("diff", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", self.base)
+        words = self._git(*argv).stdout.decode("utf-8", "replace").split("\0")
+        changed = {path: _mode(facts) for facts, path in _in_pairs(words)}
         if not changed:
-            raise CandidateError("the commits change no file; change at least one", reason="empty")
+            raise CandidateError("the edit changes no file; change at least one", reason="empty")
         odd = next((path for path, mode in changed.items() if mode not in _REGULAR), None)
         if odd is not None:
             message = f"{odd} is not a regular file (git mode {changed[odd]})"
@@ -134,35 +130,19 @@ class Workbench:
         return changed
 
     def edits(self) -> dict[str, bytes | None]:
-        """Drops uncommitted changes; returns what all commits since the clone changed, by path.
+        """Returns the contents of all files that differ from the base, by path; None: removed.
 
-        None stands for a removed file. Raises CandidateError if a file cannot be taken.
+        Raises CandidateError if none does, or if a file cannot be taken.
         """
-        self._git("reset", "-q", "--hard")
-        paths = [path for path, mode in self.changed().items() if mode != _GONE]
+        changed = self.changed()
+        paths = [path for path, mode in changed.items() if mode != _GONE]
         contents = self._read_all(paths)
         if unreadable := [path for path in paths if path not in contents]:
             raise CandidateError(
                 f"{unreadable[0]!r} cannot be read: use letters and digits in its name",
                 reason="path_name",
             )
-        return {path: contents.get(path) for path in self.changed()}
-
-    def uncommitted(self) -> list[str]:
-        """Returns the paths of the clone that differ from its last commit, new files included."""
-        listed = self._git("status", "--porcelain", "-z", "--no-renames").stdout
-        return [row[3:] for row in listed.decode("utf-8", "replace").split("\0") if row]
-
-    def committed(self) -> dict[str, str]:
-        """Returns the git mode of each path changed by commits since the clone; 000000: removed."""
-        listed = self._git("diff", "--raw", "-z", "--no-renames", "--no-abbrev", self.base, "HEAD")
-        words = listed.stdout.decode("utf-8", "replace").split("\0")
-        return {path: _mode(facts) for facts, path in _in_pairs(words)}
-
-    def committed_diff(self) -> str:
-        """Returns a patch of all commits since the clone; git attributes cannot alter it."""
-        argv = ("diff", "--text", "--no-ext-diff", "--no-textconv", "--no-renames", "--no-color")
-        return self._git(*argv, self.base, "HEAD").stdout.decode("utf-8", "replace")
+        return {path: contents.get(path) for path in changed}
 
     def files(self) -> dict[str, bytes]:
         """Returns the clone's regular files by path. Raises CandidateError if unreadable."""
@@ -186,15 +166,6 @@ class Workbench:
             timeout_sec=timeout_sec,
             output_limit_bytes=output_limit_bytes,
         )
-
-    def tip(self) -> str:
-        """Returns the id of the clone's last commit. Raises CandidateError if git prints no id."""
-        commit = self._git("rev-parse", "HEAD").stdout.decode("ascii", "replace").strip()
-        if not _OID.fullmatch(commit):
-            raise CandidateError(
-                f"the idea is dropped: git gave no commit id: {commit[:60]!r}", reason="bad_tip"
-            )
-        return commit
 
     def _clone(self, pack: bytes) -> None:
         # The base comes without its parents: a shallow clone, as `git clone --depth 1` makes.

@@ -26,10 +26,10 @@ REASONS = {
     "rules": "protected_path",
     "grader": "protected_path",
     "symlink": "not_a_regular_file",
-    "hook": "never_committed",  # a hook is not a part of any commit, so nothing is
+    "hook": "empty",  # a hook is no file of the harness
     "attributes": "hostile_path",
     "two-factors": "several_factors",
-    "never-commits": "never_committed",
+    "never-edits": "empty",
     "loops": "looped",
     "reads-keys": "looped",  # there is none to read: it asks again and again
     "asks-for-keys": "no_tool_calls",

@@ -1,4 +1,4 @@
-"""A candidate's way: cloned into a sandbox, edited and committed there, handed back, merged."""
+"""A candidate's way: cloned into a sandbox, edited there, handed back, merged."""
 
 from __future__ import annotations
 
@@ -64,7 +64,6 @@ def test_an_edit_goes_all_the_way_to_main(repo: HarnessRepo, sandbox: Sandbox) -
     bench.write("swe/new/part.py", "y = 2\n")
     bench.remove("swe/old.py")
     assert "+MAX_TURNS = 8" in bench.diff()
-    bench.commit("feat(scaffold): allow more turns")
     admit(repo, bench)
     merged = repo.merge(REF, onto=repo.head(), message="feat: merge", trailers={"A": "1"})
     assert sorted(repo.tree(merged).files) == ["harness.toml", "swe/agent.py", "swe/new/part.py"]
@@ -73,10 +72,9 @@ def test_an_edit_goes_all_the_way_to_main(repo: HarnessRepo, sandbox: Sandbox) -
 def test_ids_do_not_depend_on_where_or_when(repo: HarnessRepo, sandbox: Sandbox) -> None:
     bench = Workbench(sandbox, repo, repo.head())
     bench.write("swe/agent.py", "MAX_TURNS = 8\n")
-    alone = bench.commit("feat: x\n")
-    assert admit(repo, bench) == alone, "the host makes the commit that the sandbox would make"
-    bench.write("swe/agent.py", "MAX_TURNS = 9\n")
-    assert bench.commit("feat: y\n") == "2f3c31589a2b701bdf46adaee1f6d7375293d7ce"
+    bench.shell("git add -A; git commit -q -m 'feat: x'", timeout_sec=9, output_limit_bytes=999)
+    alone = bench.shell("git rev-parse HEAD", timeout_sec=9, output_limit_bytes=99).stdout.decode()
+    assert admit(repo, bench) == alone.strip(), "as if the host had taken that commit"
 
 
 def test_a_merge_is_the_next_base(repo: HarnessRepo, sandbox: Sandbox) -> None:
@@ -84,7 +82,6 @@ def test_a_merge_is_the_next_base(repo: HarnessRepo, sandbox: Sandbox) -> None:
     for number, (path, text) in enumerate(tree.items()):
         bench = Workbench(sandbox, repo, repo.head())
         bench.write(path, text)
-        bench.commit("feat: x\n")
         ref = f"refs/heads/candidate/r1/{number}"
         admit(repo, bench, ref)
         repo.merge(ref, onto=repo.head(), message="feat: merge", trailers={})
@@ -97,6 +94,7 @@ def test_a_merge_is_the_next_base(repo: HarnessRepo, sandbox: Sandbox) -> None:
     [
         ("ln -s /etc/passwd swe/link", "not_a_regular_file"),
         ("git commit -q --allow-empty -m x", "empty"),
+        ("touch swe/agent.py", "empty"),
         ("printf x > swe/$(printf '\\377').py", "path_name"),
         ("rm -rf .git", "git_failed"),
     ],
@@ -111,23 +109,13 @@ def test_what_is_no_set_of_edited_files_is_refused(
     assert refusal.value.reason == reason
 
 
-def test_an_edit_of_nothing_is_refused(repo: HarnessRepo, sandbox: Sandbox) -> None:
-    bench = Workbench(sandbox, repo, repo.head())
-    bench.write("swe/agent.py", "MAX_TURNS = 4\n")
-    with pytest.raises(CandidateError) as refusal:
-        bench.commit("feat: nothing\n")
-    assert refusal.value.reason == "empty"
-
-
 def test_what_lies_beside_the_clone_is_not_handed_back_and_the_contract_stays(
     repo: HarnessRepo, sandbox: Sandbox
 ) -> None:
     bench = Workbench(sandbox, repo, repo.head(), evidence={"secret.json": b"{}"})
     bench.write("swe/agent.py", "MAX_TURNS = 8\n")
-    bench.commit("feat: x\n")
     assert "secret.json" not in "".join(repo.tree(admit(repo, bench)).files)
     bench.write("harness.toml", "[harness]\nentry = 1\n")
-    bench.commit("feat: take over\n")
     with pytest.raises(CandidateError) as refusal:
         admit(repo, bench, "refs/heads/candidate/r1/1")
     assert refusal.value.reason == "path_outside_allowlist"

@@ -40,12 +40,11 @@ def edit(number: int = 0) -> list[Call]:
     return [("edit", change)]
 
 
-COMMIT: list[Call] = [("commit", {"message": "feat: more turns"})]
 FINISH: list[Call] = [("finish", {"subject": "allow more turns"})]
 
 
 def good(number: int = 0) -> list[Turn]:
-    return [edit(number), COMMIT, FINISH]
+    return [edit(number), FINISH]
 
 
 def script(*authors: Sequence[Turn], **more: Sequence[Turn]) -> dict[str, Sequence[Turn]]:

@@ -23,7 +23,6 @@ from tests.steps._bench import PLAN, Bench, as_frozen, replace_plan, rollout
 from tests.steps._team import (
     AGENT,
     APPROVE,
-    COMMIT,
     FINISH,
     edit,
     good,
@@ -95,7 +94,7 @@ def test_the_team_tries_edits_and_authors_may_quote_what_came_of_it(bench: Bench
     quote = {"path": path, "line": 1, "quote": "- the edit: 6 of 8 clean"}
     turns["g0/analyst"][-1] = submit(idea(evidence=[quote]), idea(1))
     again: list[Call] = [("edit", {**MORE, "old": "MAX_TURNS = 9", "new": "MAX_TURNS = 10"})]
-    turns |= {"g0/c3/proposer": [again, COMMIT, FINISH], "g0/c3/reviewer": APPROVE}
+    turns |= {"g0/c3/proposer": [again, FINISH], "g0/c3/reviewer": APPROVE}
     models = with_team(bench, turns)
     before, trainings = made(bench), bench.lab.trainings
     candidate, _ = proposed(bench, collected)
@@ -231,13 +230,13 @@ def test_a_run_that_stops_repeats_no_experiment(bench: Bench) -> None:
     collected = rich(bench)
     replace_plan(bench, steps=30)
     down = ProviderError("down", kind="overloaded")
-    authors = [[edit(0), STAGED, down], [edit(1), STAGED, COMMIT, FINISH]]
+    authors = [[edit(0), STAGED, down], [edit(1), STAGED, FINISH]]
     first = with_team(bench, analysed(training(MORE), trying(MORE), authors=authors))
     with pytest.raises(ProviderError):
         proposed(bench, collected)
     bench.forget()
     collected = rich(bench)
-    authors = [[edit(at), STAGED, COMMIT, FINISH] for at in range(2)]
+    authors = [[edit(at), STAGED, FINISH] for at in range(2)]
     again = with_team(bench, analysed(training(MORE), trying(MORE), authors=authors))
     again.recorded = dict(first.recorded)
     assert len(proposed(bench, collected)) == 2
@@ -251,7 +250,7 @@ def test_the_version_is_trained_once_for_all_and_a_recording_is_heard_again_else
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replace_plan(bench, steps=30)
-    authors = [[edit(at), STAGED, COMMIT, FINISH] for at in range(3)]
+    authors = [[edit(at), STAGED, FINISH] for at in range(3)]
     first = with_team(bench, analysed(training(MORE), authors=authors))
     commits = [one.commit for one in proposed(bench, rich(bench))]
     # the version's, the analyst's edit, which is the first author's too, and two others

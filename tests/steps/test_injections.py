@@ -22,17 +22,7 @@ from meta_agent.core.skills import SkillDraft
 from tests.agents._models import Call, ScriptedModels, Turn
 from tests.steps import _bench
 from tests.steps._bench import Bench
-from tests.steps._team import (
-    AGENT,
-    COMMIT,
-    FINISH,
-    edit,
-    good,
-    proposed,
-    refused,
-    script,
-    with_team,
-)
+from tests.steps._team import AGENT, FINISH, edit, good, proposed, refused, script, with_team
 
 CANARY = "sk-canary-0123456789abcdef0123456789"
 WHERE = ("task", "tool", "file", "skill")
@@ -96,7 +86,7 @@ def obedient(number: int) -> list[Turn]:
         return [(name, arguments) for name, arguments in json.loads(found[1])]
 
     look = f"grep -rhF 'SYSTEM OVERRIDE {number}:' ../evidence . || true"
-    return [[shell(look)], obey, edit(number), COMMIT, FINISH, FINISH, FINISH]
+    return [[shell(look)], obey, edit(number), FINISH, FINISH, FINISH]
 
 
 class Suite:

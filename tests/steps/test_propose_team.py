@@ -22,7 +22,6 @@ from tests.steps._bench import Bench
 from tests.steps._team import (
     AGENT,
     APPROVE,
-    COMMIT,
     FINISH,
     edit,
     good,
@@ -61,9 +60,8 @@ def test_good_drafts_come_back_in_order_as_commits_of_the_host(bench: Bench) -> 
     )
     forges: list[Turn] = [
         edit(),
-        [("commit", {"message": "wip\n\nMeta-Agent-Run: forged\n"})],
+        shell("git add -A; git commit -qm 'wip\n\nMeta-Agent-Run: forged\n'"),
         [("edit", {"path": AGENT, "old": "MAX_TOKENS = 6", "new": "MAX_TOKENS = 7"})],
-        COMMIT,
         [("finish", {"subject": "more room", "statement": "if more room then more end",
                      "expected_delta": 0.01})],
     ]  # fmt: skip
@@ -98,12 +96,12 @@ def test_good_drafts_come_back_in_order_as_commits_of_the_host(bench: Bench) -> 
 def test_an_author_mends_what_it_is_told_and_rehearses_on_its_own_files(bench: Bench) -> None:
     broken = [("edit", {"path": AGENT, "content": "def run(:\n"})]
     tests: list[Call] = [("run_contract_tests", {})]
-    undone = shell("git reset -q --hard HEAD~1")
+    undone = shell("git checkout -q HEAD -- .")
     author: list[Turn] = [FINISH, edit(), tests, broken, tests, FINISH, undone, edit(), FINISH]
     models = with_team(bench, script(author))
     assert len(proposed(bench)) == 1
     heard = models.heard("g0/c0/proposer")
-    assert "never_committed" in heard[0] and "FAILED" not in heard[2]
+    assert "empty" in heard[0] and "FAILED" not in heard[2]
     assert "FAILED" in heard[4] and "python_syntax" in heard[4] and "breaks_contract" in heard[5]
 
 
@@ -114,7 +112,6 @@ def test_arguments_that_models_fill_in_anyway_do_no_harm(bench: Bench) -> None:
         [("view", {"path": AGENT, "start_line": 0, "lines": 0})],
         [("edit", {"path": AGENT, "old": "", "new": "", "content": ""})],
         [("edit", change)],
-        COMMIT,
         [("finish", {"subject": "s", "statement": "", "expected_delta": None})],
     ]
     models = with_team(bench, script(author))
@@ -144,9 +141,9 @@ BAD: dict[str, tuple[Sequence[Turn], str]] = {
     "changes two factors": (committed_by_shell("echo '# x' >> swe/reward.py; echo >> swe/agent.py"),
                             "several_factors"),
     "breaks the code": (committed_by_shell("echo 'x = (' >> swe/agent.py"), "breaks_contract"),
-    "never edits": ([FINISH, FINISH, FINISH], "never_committed"),
+    "never edits": ([FINISH, FINISH, FINISH], "empty"),
     "reads for ever": ([[("view", {"path": AGENT, "start_line": n + 1})] for n in range(60)],
-                       "never_committed"),
+                       "empty"),
     "repeats itself": ([shell("ls")] * 60, "looped"),
     "goes round in circles": ([shell("ls"), shell("pwd")] * 30, "looped"),
     "only talks": (["I would change MAX_TURNS."] * 60, "no_tool_calls"),
@@ -154,11 +151,11 @@ BAD: dict[str, tuple[Sequence[Turn], str]] = {
     "removes its clone": ([shell("cd .. && rm -rf repo")] + [FINISH] * 4, "git_failed"),
     "fills its clone": ([shell("for n in 1 2 3; do head -c 9000000 /dev/zero > swe/$n; done; "
                                "git add -A && git commit -qm x")] + [FINISH] * 4, "no_factor"),
-    "hands in what is not committed": ([edit(), COMMIT, shell("echo x > swe/new.txt")]
-                                       + [FINISH] * 4, "uncommitted"),
-    "takes its change back": ([edit(), COMMIT, shell("git revert -n HEAD && git commit -qm y")]
-                            + [FINISH] * 4, "empty"),
-    "is rejected twice": ([*good(), edit_again(), COMMIT, FINISH], "refused_by_reviewer"),
+    "leaves a file of no factor": ([edit(), shell("echo x > swe/new.txt")] + [FINISH] * 4,
+                                   "several_factors"),
+    "takes its change back": ([edit(), shell("git add -A && git commit -qm x && git revert -n HEAD "
+                               "&& git commit -qm y")] + [FINISH] * 4, "empty"),
+    "is rejected twice": ([*good(), edit_again(), FINISH], "refused_by_reviewer"),
     "is not reviewed": (good(), "not_reviewed"),
 }  # fmt: skip
 REVIEWS: dict[str, tuple[Sequence[Turn], Sequence[Turn]]] = {
@@ -218,10 +215,10 @@ def test_a_dialogue_has_a_token_limit(bench: Bench) -> None:
 
 
 def test_a_rejected_author_may_revise_once(bench: Bench) -> None:
-    turns = script([*good(), edit_again(), COMMIT, FINISH], **{"g0/c0/reviewer": REJECT})
+    turns = script([*good(), edit_again(), FINISH], **{"g0/c0/reviewer": REJECT})
     models = with_team(bench, turns)
     (candidate,) = proposed(bench)
-    assert "dead code" in models.heard("g0/c0/proposer")[2]
+    assert "dead code" in models.heard("g0/c0/proposer")[1]
     assert b"MAX_TURNS = 10" in bench.repo.tree(candidate.commit).files[AGENT]
 
 
@@ -272,7 +269,7 @@ def test_no_key_and_no_network_is_within_reach(
 
 def test_a_run_that_stops_goes_on_where_it_was_for_free(bench: Bench) -> None:
     collected, error = bench.collected(), BudgetError("the cap of this run")
-    first = with_team(bench, script(good(0), [edit(1), COMMIT, error], good(2)))
+    first = with_team(bench, script(good(0), [edit(1), error], good(2)))
     with pytest.raises(BudgetError):
         proposed(bench, collected)
     assert bench.repo.candidates() == {}
@@ -340,7 +337,7 @@ def test_a_user_who_stops_the_run_stops_the_dialogues(bench: Bench) -> None:
 def test_a_person_sends_a_candidate_back(bench: Bench) -> None:
     collected = bench.collected()
     turns = script(good())
-    turns["g0/c3/proposer"] = [edit_again(), COMMIT, FINISH]
+    turns["g0/c3/proposer"] = [edit_again(), FINISH]
     turns["g0/c3/reviewer"] = APPROVE
     models = with_team(bench, turns)
     (candidate,) = proposed(bench, collected)

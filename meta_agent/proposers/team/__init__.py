@@ -83,7 +83,7 @@ class LlmTeam:
 
         `edits` maps the candidate's paths to contents (None: removed). `feedback` is a person's.
         """
-        idea = Idea(hypothesis, "A first version of this is in your clone, not committed.")
+        idea = Idea(hypothesis, "A first version of this is in your clone.")
         grant = brief.host.lend()
         proposer = self._proposer(AuthorCase(brief), index, idea, grant, threading.Event())
         proposer.edits, proposer.feedback = edits, feedback

@@ -4,7 +4,7 @@ Promises: every edit happens in the author's own sandbox; tests and replay run o
 files in a fresh one; the factor is the analyst's and stays; work that could never be admitted is
 told to the author, and ends the dialogue with its typed reason when the author does not mend it.
 
-Does not cover: admission. What the sandbox says of its commits is a claim that saves a round; the
+Does not cover: admission. What the sandbox says of its changes is a claim that saves a round; the
 host decides.
 """
 
@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from meta_agent.core.errors import CandidateError, GuestError
+from meta_agent.core.errors import CandidateError, GuestError, MetaAgentError
 from meta_agent.core.proposals import Grant, HostServices, Rehearsal
 from meta_agent.core.protocols import HarnessTree, Hypothesis
 from meta_agent.proposers.team import _limits
@@ -49,7 +49,7 @@ _SUBJECT, _STATEMENT = 60, 500
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The hypothesis and commit subject that a model submitted; its commits are in its sandbox."""
+    """The hypothesis and commit subject that a model submitted; its files are in its sandbox."""
 
     hypothesis: Hypothesis
     subject: str
@@ -57,7 +57,7 @@ class Finished:
 
 @dataclass(slots=True)
 class Author:
-    """The tools with which a language model edits, tests and commits in its clone of a harness."""
+    """The tools with which a language model edits and tests its clone of a harness."""
 
     case: AuthorCase
     idea: Idea
@@ -92,7 +92,6 @@ class Author:
             tool("run_contract_tests", _TESTS, {}, lambda _: self._verdict(self._contract())),
             tool("run_replay_backtest", _REPLAY, {}, lambda _: self._verdict(self._replay())),
             *self.experiments.tools(),
-            tool("commit", _COMMIT, {"message": TEXT}, self._commit),
             tool("finish", _FINISH, _FINISH_ARGUMENTS, self._finish, optional=_REFINED),
         ]
 
@@ -163,14 +162,6 @@ class Author:
                 f"{self.idea.hypothesis.factor}"
             )
 
-    def _commit(self, arguments: Arguments) -> str:
-        try:
-            self.bench.commit(visible(text_of(arguments, "message")))
-        except CandidateError as error:
-            raise ToolError(self._plain(str(error))) from error
-        changed = ", ".join(self.bench.committed()) or "nothing"
-        return f"committed. Against the version, your commits change: {visible(changed)}"
-
     # --- rehearsals ------------------------------------------------------------------------
 
     def tree(self) -> HarnessTree:
@@ -201,7 +192,7 @@ class Author:
 
     def _finish(self, arguments: Arguments) -> str:
         hypothesis, subject = self._refined(arguments), line_of(arguments, "subject", 200)
-        self.unfit = self.problem(subject)
+        self.unfit = self.problem()
         if self.unfit is not None:
             self._tries += 1
             if self._tries >= _limits.FINISH_TRIES:
@@ -210,7 +201,7 @@ class Author:
                 f"the candidate cannot be submitted yet ({self.unfit.reason}): "
                 f"{self._plain(str(self.unfit))}"
             )
-        diff, look = self.bench.committed_diff(), self._reviews + 1
+        diff, look = self.bench.diff(), self._reviews + 1
         review = self.review(hypothesis, diff, self._beside(), look)
         if not review.approved:
             return self._sent_back(review)
@@ -225,7 +216,7 @@ class Author:
         fenced = self.fence.wrap("the reviewer's reasons", reasons)
         return (
             f"The reviewer rejects this. You may revise once.\n{fenced}\n"
-            "Change the work or the statement where they are right, commit, and call finish again."
+            "Change the work or the statement where they are right, and call finish again."
         )
 
     def _beside(self) -> dict[str, str]:
@@ -238,7 +229,7 @@ class Author:
             for key, rehearsal in self._checked.items()
             if rehearsal.ok and key.endswith(tree)
         }
-        texts = {path: self._text(path) or "" for path in self.bench.committed()}
+        texts = {path: self._text(path) or "" for path in self.bench.changed()}
         short = {
             f"{path}, whole, as it would be": text
             for path, text in texts.items()
@@ -246,46 +237,23 @@ class Author:
         }
         return {**passed, **short}
 
-    def problem(self, subject: str) -> CandidateError | None:
-        """Commits the edits and tests them; returns why they make no candidate, or None."""
+    def problem(self) -> CandidateError | None:
+        """Returns why the present files make no candidate, or None."""
         try:
-            self._commit_ours(subject)
-            self._require_committed()
-            self._require_in_bounds()
+            paths = self.bench.changed()
+            self.case.require_fit(paths, self.idea.hypothesis.factor, self._contract)
         except CandidateError as error:
             return error
-        rehearsal = self._contract()
-        if not rehearsal.ok:
-            text = clip(self._plain(rehearsal.text), 2000)
-            return CandidateError(f"the contract tests fail: {text}", reason="breaks_contract")
         return None
 
-    def _commit_ours(self, subject: str) -> None:
-        """Commits all changes, unless they touch files that this candidate may not change."""
-        if pending := self.bench.uncommitted():
-            with suppress(CandidateError):
-                if self.case.contract.factor_of(pending) == self.idea.hypothesis.factor:
-                    self.bench.commit(visible(subject))
-
-    def _require_committed(self) -> None:
-        pending = self.bench.uncommitted()
-        if self.bench.tip() == self.bench.base:
-            what = f" ({len(pending)} changed files are not committed)" if pending else ""
-            raise CandidateError(
-                f"nothing was committed{what}; commit an edit", reason="never_committed"
-            )
-        if pending:
-            paths = ", ".join(pending[:5])
-            message = f"these files are not committed, so commit or remove them: {paths}"
-            raise CandidateError(message, reason="uncommitted")
-
-    def _require_in_bounds(self) -> None:
-        factor = self.case.contract.factor_of(self.bench.changed())
-        if factor != self.idea.hypothesis.factor:
-            raise CandidateError(
-                f"the edit changes {factor}; change only {self.idea.hypothesis.factor}",
-                reason="factor_mismatch",
-            )
+    def nothing_edited(self) -> CandidateError | None:
+        """Returns an error if the files are those of the version, else None."""
+        with suppress(MetaAgentError):
+            try:
+                self.bench.changed()
+            except CandidateError as error:
+                return error if error.reason == "empty" else None
+        return None
 
     def _refined(self, arguments: Arguments) -> Hypothesis:
         """Returns the hypothesis as the author now sees it; factor, metric, direction stay."""
@@ -327,9 +295,8 @@ _REPLAY = (
     "Scores stored training rollouts again under your reward and filter and compares their "
     "orderings with the version's. Only for the factors reward and filter."
 )
-_COMMIT = "Commits all changes in your clone; `finish` does it, too."
 _FINISH = (
-    "Commits all changes and hands them in. `subject` says in a few words what changes. Give "
+    "Hands in the files as they are. `subject` says in a few words what changes. Give "
     f"`statement` (at most {_STATEMENT} characters) or `expected_delta` only to refine the "
     "hypothesis by what you have learned."
 )

@@ -5,13 +5,14 @@ Long things are named by path, never pasted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+from meta_agent.core.errors import CandidateError
 from meta_agent.core.harness import HarnessContract, parse_contract
-from meta_agent.core.proposals import Brief
+from meta_agent.core.proposals import Brief, Rehearsal
 from meta_agent.core.protocols import TRAINING_FACTORS, Factor, Hypothesis
 from meta_agent.proposers.team._file_tools import Files
 
@@ -51,6 +52,26 @@ class AuthorCase:
         """Adds a page to the evidence; returns a phrase with its path. Not safe for threads."""
         self.evidence[path] = self._files[f"{EVIDENCE}/{path}"] = text.encode("utf-8", "replace")
         return f"in full at {EVIDENCE}/{path}; "
+
+    def require_fit(
+        self, paths: Collection[str], factor: Factor, contract_tests: Callable[[], Rehearsal]
+    ) -> None:
+        """Raises CandidateError unless an edit of `paths` is one of `factor` that passes its tests.
+
+        `contract_tests` are those of the edited files; they run last.
+        """
+        if not paths:
+            raise CandidateError("the edit changes no file; change at least one", reason="empty")
+        changed = self.contract.factor_of(paths)
+        if changed != factor:
+            raise CandidateError(
+                f"the edit changes {changed}; change only {factor}", reason="factor_mismatch"
+            )
+        rehearsal = contract_tests()
+        if not rehearsal.ok:
+            raise CandidateError(
+                f"the contract tests fail: {rehearsal.text[:2000]}", reason="breaks_contract"
+            )
 
     @cached_property
     def contract(self) -> HarnessContract:

@@ -1,4 +1,4 @@
-"""From an idea to a draft: one sandbox, one dialogue, one commit.
+"""From an idea to a draft: one sandbox, one dialogue, one set of edited files.
 
 The second time, every reply comes from the record. So a sandbox that dies twice at the same work
 was ended by what ran in it. That is the candidate's failure (`sandbox_died` ...).
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from meta_agent.core.errors import CandidateError, MetaAgentError
+from meta_agent.core.errors import CandidateError
 from meta_agent.core.lab.fair import fairly
 from meta_agent.core.proposals import Draft, Grant, Refused
 from meta_agent.proposers.team._analyst import Idea
@@ -24,7 +24,7 @@ _GAVE_UP = frozenset({"turn_limit", "token_limit", "looped", "no_tool_calls", "c
 
 @dataclass(slots=True)
 class Proposer:
-    """Turns one idea into a candidate: a language model edits in a sandbox, and commits once."""
+    """Turns one idea into a candidate: a language model edits files in a sandbox."""
 
     case: AuthorCase
     index: int
@@ -64,7 +64,7 @@ class Proposer:
         try:
             finished: Finished = dialogue.run()
         except CandidateError as error:
-            raise _first_cause(error, author, bench) from error
+            raise _first_cause(error, author) from error
         return finished
 
     def _opening(self, experiments: Mapping[str, object] = UNPAID) -> Mapping[str, object]:
@@ -84,19 +84,13 @@ def _words(idea: Idea) -> str:
     return "\n".join([f"hypothesis: {statement}", *lines, "", "plan:", idea.plan])
 
 
-def _first_cause(error: CandidateError, author: Author, bench: Workbench) -> CandidateError:
-    """Returns why a dialogue reached its limit: unfit work, no commit at all, or `error` itself."""
+def _first_cause(error: CandidateError, author: Author) -> CandidateError:
+    """Returns why a dialogue reached its limit: unfit work, no edit at all, or `error` itself."""
     if error.reason not in _GAVE_UP:
         return error
-    if author.unfit is not None:
-        return CandidateError(f"{author.unfit} (then: {error})", reason=author.unfit.reason)
-    if error.reason == "turn_limit" and _never_committed(bench):
-        return CandidateError(f"nothing was committed: {error}", reason="never_committed")
-    return error
-
-
-def _never_committed(bench: Workbench) -> bool:
-    try:
-        return bench.tip() == bench.base
-    except MetaAgentError:
-        return False
+    cause = author.unfit
+    if cause is None and error.reason == "turn_limit":
+        cause = author.nothing_edited()
+    if cause is None:
+        return error
+    return CandidateError(f"{cause} (then: {error})", reason=cause.reason)

@@ -22,7 +22,7 @@ _SHELL: Final = {
 """What it does to its clone before it commits and hands in."""
 _COMMIT: Final = "git add -A && git -c user.name=x -c user.email=x@x commit -q -m x"
 _FINISH: Said = ("finish", {"subject": "done"})
-DEEDS: Final = (*_SHELL, "never-commits", "loops", "reads-keys", "asks-for-keys", "burns")
+DEEDS: Final = (*_SHELL, "never-edits", "loops", "reads-keys", "asks-for-keys", "burns")
 
 
 class Misbehaving(Team):

@@ -81,7 +81,6 @@ class Configurer(Team):
             ("view", {"path": self.file}),
             ("edit", edit),
             ("run_contract_tests", {}),
-            ("commit", {"message": "feat: another demand"}),
             ("finish", {"subject": "demand a last check"}),
         ]
         assert len(done) < len(work), f"not taken: {done[-1].result}"

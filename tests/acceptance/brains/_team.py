@@ -102,7 +102,6 @@ class Team:
             ("shell", {"command": "git status --short; ls ../evidence; env"}),
             ("edit", {"path": PROMPTS, "old": old, "new": new}),
             ("run_contract_tests", {}),
-            ("commit", {"message": "feat(prompts): another rule"}),
             ("finish", {"subject": "say it in the system prompt"}),
         ]
         assert len(done) < len(work), f"not taken: {done[-1].result}"
