@@ -9,7 +9,7 @@ import pytest
 
 from meta_agent.core.ledger import Ledger
 
-from ..view.recorded_workspace import RUN, workspace
+from ..view._recorded_workspace import RUN, workspace
 from ._command import Runner
 from ._evolved import Evolved
 

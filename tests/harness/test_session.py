@@ -321,7 +321,7 @@ CONTRACT = {
     "reward is nan": (
         {"reward": FORMS["reward"].format("{'x': float('nan')}")},
         "lab/reward.py",
-        "nan",
+        "Out of range float",
     ),
     "reward without weights": ({"reward": "def reward(r): return {}"}, "lab/reward.py", "WEIGHTS"),
     "the group's names differ": (

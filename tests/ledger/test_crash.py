@@ -14,7 +14,7 @@ from meta_agent.core.errors import InfrastructureError, IntegrityError
 from meta_agent.core.ledger import CRASH_VARIABLE, Ledger, crash_point
 from tests.ledger._child import main
 
-CHILD = Path(__file__).with_name("child.py")
+CHILD = Path(__file__).with_name("_child.py")
 POINTS = [
     f"{place}:{kind}"
     for place in ("before_work", "after_work", "after_outcome")

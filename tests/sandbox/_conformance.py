@@ -17,7 +17,7 @@ from typing import Literal
 
 from meta_agent.core.protocols import Sandbox, SandboxLimits
 from meta_agent.sandboxes._names import FENCES
-from tests.sandbox.attacks import files, network, privilege, process, resources, worker
+from tests.sandbox.attacks import _files, _network, _privilege, _process, _resources, _worker
 from tests.sandbox.attacks._check import LIMITS, Check
 
 Factory = Callable[[SandboxLimits], Sandbox]
@@ -35,12 +35,12 @@ class CheckResult:
 
 
 GROUPS: dict[str, list[Check]] = {
-    "privilege": privilege.CHECKS,
-    "resources": resources.CHECKS,
-    "process": process.CHECKS,
-    "network": network.CHECKS,
-    "files": files.CHECKS,
-    "worker": worker.CHECKS,
+    "privilege": _privilege.CHECKS,
+    "resources": _resources.CHECKS,
+    "process": _process.CHECKS,
+    "network": _network.CHECKS,
+    "files": _files.CHECKS,
+    "worker": _worker.CHECKS,
 }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from history_cases import BUGGY, CASES, MARK, PROBE, SOUND, make, packed
+from _history_cases import BUGGY, CASES, MARK, PROBE, SOUND, make, packed
 
 from meta_agent.sandboxes import (
     BASE_IMAGE,

@@ -46,6 +46,7 @@ edit of several factors without a label; diagnostics always change alone.
 """
 
 from meta_agent.core.harness._paths import matches, matches_any, safe_path
+from meta_agent.core.harness._values import CheckResult, Measurement
 from meta_agent.core.harness.command import CommandSession, Opener, open_session
 from meta_agent.core.harness.contract import (
     CONTRACT_FILE,
@@ -55,7 +56,7 @@ from meta_agent.core.harness.contract import (
     parse_contract,
 )
 from meta_agent.core.harness.recipe import RECIPE_FILE, Recipe, no_recipe, parse_recipe, recipe_of
-from meta_agent.core.harness.session import CheckResult, HarnessSession, Measurement, Teaches
+from meta_agent.core.harness.session import HarnessSession, Teaches
 
 __all__ = [
     "CONTRACT_FILE",

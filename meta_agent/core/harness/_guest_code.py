@@ -8,6 +8,7 @@ host checks what they return.
 from __future__ import annotations
 
 import importlib
+import inspect
 import io
 import json
 import math
@@ -295,6 +296,41 @@ def order(args: Args, channel: object) -> Json:
     return list(HARNESS.function("data", "order")(args["tasks"], args["history"]))
 
 
+FORMS = {
+    "agent": (3, "{name}(task, model, tools)"),
+    "reward": (1, "reward(rollout)"),
+    "filter": (1, "keep(groups)"),
+    "data": (2, "order(tasks, history)"),
+}
+"""How many arguments the function of a role takes. A filter with STATE takes one more."""
+
+
+def forms(args: Args, channel: object) -> Json:
+    """Returns, by role, what is wrong with the form of its function; calls none of them."""
+    named = {"reward": "reward", "filter": "keep", "data": "order"}
+    functions = {r: HARNESS.function(r, n) for r, n in named.items() if r in HARNESS.roles}
+    if HARNESS.roles["agent"]:
+        functions["agent"] = HARNESS.agent()
+    problems = {role: form_problem(role, function) for role, function in functions.items()}
+    return {role: problem for role, problem in problems.items() if problem}
+
+
+def form_problem(role: str, function: Callable[..., Any]) -> str:
+    """Returns what is wrong with the form of the function of a role, or ""."""
+    count, form = FORMS[role]
+    if role == "filter" and HARNESS.filter_state is not None:
+        count, form = 2, "keep(groups, state)"
+    if role == "reward" and not isinstance(getattr(HARNESS.role(role), "WEIGHTS", None), dict):
+        return "WEIGHTS must be a dict of floats, one a component"
+    if role == "agent" and not inspect.iscoroutinefunction(function):
+        return f"declare {function.__name__} with `async def`"
+    try:
+        inspect.signature(function).bind(*range(count))
+    except (TypeError, ValueError) as error:
+        return f"{form.format(name=getattr(function, '__name__', role))}: {error}"
+    return ""
+
+
 def guarded(operation: Operation) -> Operation:
     """Returns `operation`, but with an EOFError of harness code raised as a HarnessFault."""
 
@@ -316,4 +352,5 @@ OPERATIONS = {
     "harness.keep": guarded(keep),
     "harness.filter_state": filter_state,
     "harness.order": guarded(order),
+    "harness.forms": guarded(forms),
 }

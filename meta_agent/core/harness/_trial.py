@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from meta_agent.core.errors import SandboxError
 from meta_agent.core.harness._errand import Errand, run_errand
+from meta_agent.core.harness._values import CheckResult
 from meta_agent.core.harness.contract import HarnessContract
-from meta_agent.core.harness.session import CheckResult
 from meta_agent.core.protocols import Call, HarnessTree, Sandbox
 from meta_agent.core.rollouts.away import AgentEnd
 

@@ -20,8 +20,9 @@ from typing import Any, Final
 from meta_agent.core.errors import ConfigError, SandboxError
 from meta_agent.core.harness._errand import Errand, run_errand
 from meta_agent.core.harness._trial import try_command
+from meta_agent.core.harness._values import CheckResult, Rewards
 from meta_agent.core.harness.contract import parse_contract
-from meta_agent.core.harness.session import CheckResult, HarnessSession, Rewards
+from meta_agent.core.harness.session import HarnessSession
 from meta_agent.core.protocols import (
     JSON,
     Answer,

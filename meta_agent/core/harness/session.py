@@ -9,13 +9,26 @@ Does not cover: serving the model and tool calls of a rollout (`rollouts.Runner`
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from meta_agent.core.errors import CandidateError, ConfigError, GuestError, SandboxError
+from meta_agent.core.harness._values import (
+    CheckResult,
+    Measurement,
+    Rewards,
+    checked_order,
+    declared,
+    field_of,
+    group_weights,
+    listing,
+    measured,
+    named_floats,
+    question,
+    rewards_of,
+)
 from meta_agent.core.harness.contract import HarnessContract, parse_contract
 from meta_agent.core.harness.recipe import RECIPE_FILE, Recipe, no_recipe, recipe_of
 from meta_agent.core.protocols import (
@@ -28,22 +41,19 @@ from meta_agent.core.protocols import (
 )
 from meta_agent.core.rollouts.record import to_line
 
-# Installed in this order: the later modules import the first by its name in the worker.
-GUEST_MODULES: Final = (
-    ("harness_code", "_guest_code.py"),
-    ("harness_agent", "guest.py"),
-    ("harness_checks", "_guest_checks.py"),
-)
-MAX_GROUP_WEIGHT: Final = 1000.0
-MAX_REWARD_NAMES: Final = 32
-LAYERS: Final = ("score", "signal", "behaviour", "version")
-MAX_QUESTION_CHARS: Final = 64_000
+# Installed in this order: the second imports the first by its name in the worker.
+GUEST_MODULES: Final = (("harness_code", "_guest_code.py"), ("harness_agent", "guest.py"))
 _TIMEOUT_SEC: Final = 60.0
 _CHUNK_BYTES: Final = 4 << 20
 
-Rewards = list[dict[str, float]]
 AskJudge = Callable[[Sequence[str]], Sequence[str | RolloutFailure]]
 """Asks the model of the reward. Returns a reply to each question, or why there is none."""
+LAYERS: Final = ("score", "signal", "behaviour", "version")
+_SAMPLE_GROUPS: Final = (
+    {"task_key": "a", "rewards": [0.0, 1.0], "outcomes": [False, True]},
+    {"task_key": "b", "rewards": [0.0, 0.0], "outcomes": [False, False]},
+    {"task_key": "c", "rewards": [1.0, 1.0], "outcomes": [True, True]},
+)
 _ROLE_FILES: Final = (("reward", "reward.py"), ("filter", "filter.py"), ("data", "curriculum.py"))
 
 
@@ -63,26 +73,6 @@ class Teaches(Protocol):
     def order(
         self, tasks: Sequence[Mapping[str, JSON]], history: Mapping[str, Mapping[str, int]]
     ) -> list[str]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class CheckResult:
-    """The result of one test of a harness: what was tested, whether it passed, else the fault."""
-
-    name: str
-    ok: bool
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """The metrics that one diagnostic of a harness measured, or the `failure` that it raised."""
-
-    name: str
-    layer: str
-    thresholds: Mapping[str, JSON]
-    values: Mapping[str, float]
-    failure: str | None = None
 
 
 class HarnessSession:
@@ -118,22 +108,22 @@ class HarnessSession:
         return self.tree.files
 
     def _adopt(self, facts: JSON) -> None:
-        self.weights: dict[str, float] = named_floats(_get(facts, "weights"), "WEIGHTS")
+        self.weights: dict[str, float] = named_floats(field_of(facts, "weights"), "WEIGHTS")
         self._has_state = bool(facts.get("filter_state"))
         self.in_groups, self.has_judge = (bool(facts.get(n)) for n in ("reward_group", "judge"))
-        declared = _get(facts, "diagnostics")
-        self._diagnostics = [_declared(fact) for fact in _listing(declared, None, "diagnostics")]
+        facts_of_each = listing(field_of(facts, "diagnostics"), None, "diagnostics")
+        self._diagnostics = [declared(fact) for fact in facts_of_each]
 
     @property
     def recipe(self) -> Recipe:
         """Returns the parsed `recipe.toml`. Raises `ConfigError` if it is missing or invalid."""
-        paths = self._recipe_files
+        paths = self.recipe_files
         if len(paths) != 1:
             raise no_recipe(self.contract.name, len(paths))
         return recipe_of(self.tree)
 
     @property
-    def _recipe_files(self) -> list[str]:
+    def recipe_files(self) -> list[str]:
         paths = self.contract.files_of("recipe", self.tree)
         return [path for path in paths if path.rsplit("/", 1)[-1] == RECIPE_FILE]
 
@@ -183,7 +173,7 @@ class HarnessSession:
         questions: dict[int, str] = {}
         for group in groups:
             reply = self._ask("harness.judge", {}, [to_line(rollouts[index]) for index in group])
-            texts = map(_question, _listing(reply, len(group), "judge()"))
+            texts = map(question, listing(reply, len(group), "judge()"))
             questions |= {at: text for at, text in zip(group, texts, strict=True) if text}
         answers = self.ask_judge(list(questions.values()))
         for index, answer in zip(questions, answers, strict=True):
@@ -198,7 +188,7 @@ class HarnessSession:
         The returned function waits for them, in order. It raises CandidateError if reward() fails.
         """
         reply, count = self._begin("harness.reward", {}, lines), len(lines)
-        return lambda: _rewards(reply(), count, in_groups=self.in_groups)
+        return lambda: rewards_of(reply(), count, in_groups=self.in_groups)
 
     def keep(self, groups: Sequence[Mapping[str, JSON]]) -> list[float]:
         """Returns the training weight of each group of rollouts: 0 drops it; 1 without a filter."""
@@ -219,7 +209,7 @@ class HarnessSession:
         if not self.has("filter"):
             return lambda: [1.0] * count
         reply = self._begin("harness.keep", {"groups": groups})
-        return lambda: _group_weights(reply(), count)
+        return lambda: group_weights(reply(), count)
 
     def order(
         self, tasks: Sequence[Mapping[str, JSON]], history: Mapping[str, Mapping[str, int]]
@@ -232,10 +222,10 @@ class HarnessSession:
         task_keys = [str(task["key"]) for task in tasks]
         if not self.has("data"):
             return task_keys
-        keys = _listing(
+        keys = listing(
             self._ask("harness.order", {"tasks": tasks, "history": history}), None, "order()"
         )
-        return _checked_order(keys, set(task_keys))
+        return checked_order(keys, set(task_keys))
 
     def measure(self, rollouts: Iterable[Rollout]) -> list[Measurement]:
         """Returns what each diagnostic (metric) of the harness measured, in order of paths."""
@@ -243,39 +233,82 @@ class HarnessSession:
 
     def measure_lines(self, lines: Iterable[bytes]) -> list[Measurement]:
         """Returns what each diagnostic (metric) measured on rollouts, given as JSON lines."""
+        rows = zip(self._diagnostics, self._measured_rows(lines), strict=True)
+        return [measured(fact, row) for fact, row in rows]
+
+    def _measured_rows(self, lines: Iterable[bytes]) -> list[JSON]:
         first = True
         for chunk in _chunks(lines):
             self._ask("harness.stage", {"first": first}, chunk)
             first = False
         if first:
             self._ask("harness.stage", {"first": True})
-        rows = _listing(self._ask("harness.measure", {}), len(self._diagnostics), "measure()")
-        return [_measured(fact, row) for fact, row in zip(self._diagnostics, rows, strict=True)]
+        return listing(self._ask("harness.measure", {}), len(self._diagnostics), "measure()")
 
     def check(
         self, samples: Sequence[Rollout], tasks: Sequence[Mapping[str, JSON]]
     ) -> list[CheckResult]:
         """Returns the results of tests of the harness on rollouts and tasks (`{"key", "view"}`)."""
         lines = [to_line(sample) for sample in samples]
-        rows = _listing(self._ask("harness.check", {"tasks": tasks}, lines), None, "check()")
-        results = [_check_row(row) for row in rows]
-        results += [self._check_layer(fact) for fact in self._diagnostics]
+        results = [*self._checks_of_roles(samples, tasks), *self._checks_of_diagnostics(lines)]
         if self.contract.files_of("recipe", self.tree):
-            results.append(self._check_recipe())
+            name = ", ".join(self.recipe_files) or RECIPE_FILE  # one elsewhere is read by nobody
+            results.append(_tested(name, lambda: self.recipe))
         return results
 
-    def _check_recipe(self) -> CheckResult:
-        name = ", ".join(self._recipe_files) or RECIPE_FILE  # one elsewhere is read by nobody
-        try:
-            _ = self.recipe
-        except ConfigError as error:
-            return CheckResult(name, False, str(error))
-        return CheckResult(name, True)
+    def _checks_of_roles(
+        self, samples: Sequence[Rollout], tasks: Sequence[Mapping[str, JSON]]
+    ) -> Iterator[CheckResult]:
+        problems = self._ask("harness.forms", {})
+        tests: dict[str, Callable[[], object]] = {
+            "agent": lambda: None,
+            "reward": lambda: self._check_reward(*_both_ways(samples)),
+            "filter": self._check_filter,
+            "data": lambda: self._check_order(tasks),
+        }
+        for role, test in tests.items():
+            if not self._roles.get(role):
+                continue
+            path = self._roles[role][0] if role == "agent" else self._roles[role]
+            problem = problems.get(role) if isinstance(problems, dict) else "no answer"
+            yield CheckResult(path, False, str(problem)[:500]) if problem else _tested(path, test)
 
-    def _check_layer(self, fact: Measurement) -> CheckResult:
-        is_layer = fact.layer in LAYERS
-        detail = "" if is_layer else f"LAYER is {fact.layer!r}, not one of {', '.join(LAYERS)}"
-        return CheckResult(f"diagnostic {fact.name}", is_layer, detail)
+    def _check_reward(self, lines: Sequence[bytes], answered: Sequence[bytes]) -> None:
+        if not lines:
+            return
+        backwards = self.begin_reward(lines[::-1])()
+        if self.begin_reward(lines)() != backwards[::-1]:
+            raise CandidateError(
+                "reward() returned different values when it was called twice with the same "
+                "rollouts",
+                reason="bad_value",
+            )
+        if self.has_judge:
+            asked = listing(self._ask("harness.judge", {}, lines), len(lines), "judge()")
+            _ = [question(text) for text in asked]
+            self.begin_reward(answered)()
+
+    def _check_filter(self) -> None:
+        try:
+            for _ in range(2):
+                self.keep(_SAMPLE_GROUPS)
+        finally:
+            self.start_filter()
+
+    def _check_order(self, tasks: Sequence[Mapping[str, JSON]]) -> None:
+        tried = {str(task["key"]): {"tries": 8, "solved": 3} for task in tasks[:1]}
+        for history in ({}, tried) if tasks else ():
+            self.order(tasks, history)
+
+    def _checks_of_diagnostics(self, lines: Sequence[bytes]) -> Iterator[CheckResult]:
+        both = zip(self._measured_rows(lines), self._measured_rows(()), strict=True)
+        for path, fact, rows in zip(
+            self._roles["diagnostics"], self._diagnostics, both, strict=True
+        ):
+            yield _tested(path, lambda fact=fact, rows=rows: [_must_measure(fact, r) for r in rows])
+            known = fact.layer in LAYERS
+            detail = "" if known else f"LAYER is {fact.layer!r}, not one of {', '.join(LAYERS)}"
+            yield CheckResult(f"diagnostic {fact.name}", known, detail)
 
     def _ask(self, op: str, args: Mapping[str, JSON], lines: Sequence[bytes] = ()) -> JSON:
         return self._begin(op, args, lines)()
@@ -297,6 +330,26 @@ class HarnessSession:
                 raise CandidateError(f"{op}: {error}", reason="broke_protocol") from error
 
         return wait
+
+
+def _tested(name: str, test: Callable[[], object]) -> CheckResult:
+    """Runs a test; an error of the harness is the result's detail."""
+    try:
+        test()
+    except (CandidateError, ConfigError) as error:
+        return CheckResult(name, False, str(error)[:500])
+    return CheckResult(name, True)
+
+
+def _both_ways(samples: Sequence[Rollout]) -> tuple[list[bytes], list[bytes]]:
+    """Returns the rollouts as one group: without a judge's reply, and with one."""
+    group = [replace(sample, group_id="g", judged=None) for sample in samples]
+    return list(map(to_line, group)), [to_line(replace(row, judged="7")) for row in group]
+
+
+def _must_measure(fact: Measurement, row: JSON) -> None:
+    if failure := measured(fact, row).failure:
+        raise CandidateError(f"measure() of {fact.name}: {failure}", reason="bad_value")
 
 
 def _failed(op: str, error: GuestError) -> CandidateError:
@@ -352,54 +405,6 @@ def _chunks(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
         yield chunk
 
 
-def _must_return(what: str, value: Any, expected: str) -> CandidateError:
-    return CandidateError(
-        f"{what} returned {value!r:.200}, but it must return {expected}", reason="bad_value"
-    )
-
-
-def _get(facts: JSON, name: str) -> JSON:
-    if not isinstance(facts, dict) or name not in facts:
-        raise _must_return("the harness", facts, f"an object with {name}")
-    return facts[name]
-
-
-def _listing(value: JSON, count: int | None, what: str) -> list[JSON]:
-    if not isinstance(value, list):
-        raise _must_return(what, value, "a list")
-    if count is not None and len(value) != count:
-        raise CandidateError(
-            f"{what} returned {len(value)} values, but it must return {count}", reason="bad_length"
-        )
-    return value
-
-
-def _rewards(answer: JSON, count: int, *, in_groups: bool) -> Rewards:
-    rows = _listing(answer, count, "reward()")
-    if not in_groups:
-        return [named_floats(row, f"reward() of rollout {i}") for i, row in enumerate(rows)]
-    pairs = [_listing(row, 2, "reward_group()") for row in rows]
-    single = [named_floats(row, f"reward() of rollout {i}") for i, (row, _) in enumerate(pairs)]
-    grouped = [named_floats(r, f"reward_group() of rollout {i}") for i, (_, r) in enumerate(pairs)]
-    for index, (row, shared) in enumerate(zip(single, grouped, strict=True)):
-        if shared.keys() != grouped[0].keys() or shared.keys() & row.keys():
-            names = ", ".join(shared) or "none"
-            raise CandidateError(
-                f"reward_group() returned the components {names} for rollout {index}; it must "
-                "return the same names for every rollout, and none that reward() returns",
-                reason="bad_keys",
-            )
-    return [{**row, **shared} for row, shared in zip(single, grouped, strict=True)]
-
-
-def _question(value: JSON) -> str | None:
-    if value is None or (isinstance(value, str) and 0 < len(value) <= MAX_QUESTION_CHARS):
-        return value
-    raise _must_return(
-        "judge()", value, f"None, or a text of at most {MAX_QUESTION_CHARS} characters"
-    )
-
-
 def _groups(rollouts: Sequence[Rollout]) -> list[list[int]]:
     """Returns the positions of the rollouts of each group, in the order of their first one."""
     groups: dict[str, list[int]] = {}
@@ -410,80 +415,3 @@ def _groups(rollouts: Sequence[Rollout]) -> list[list[int]]:
 
 def _lost_by_judge(rollout: Rollout) -> bool:
     return rollout.error is not None and rollout.error.kind == "verifier"
-
-
-def _group_weights(answer: JSON, count: int) -> list[float]:
-    weights = _listing(answer, count, "keep()")
-    return [_in_range(value, 0.0, MAX_GROUP_WEIGHT, "keep()") for value in weights]
-
-
-def named_floats(value: JSON, what: str) -> dict[str, float]:
-    """Returns `value`, a dict of finite floats. Raises CandidateError naming `what` for others."""
-    if not isinstance(value, dict):
-        raise _must_return(what, value, "a dict of floats")
-    if len(value) > MAX_REWARD_NAMES:
-        raise CandidateError(
-            f"{what} returned {len(value)} names; return at most {MAX_REWARD_NAMES}",
-            reason="bad_length",
-        )
-    for name in value:
-        if not (0 < len(name) <= 64 and name.isprintable()):
-            raise _must_return(what, name, "a printable name of at most 64 characters")
-    return {
-        # Tried first because the text for a refusal costs more than the check.
-        name: number
-        if type(number) is float and -1e9 <= number <= 1e9
-        else _in_range(number, -1e9, 1e9, f"{what}[{name!r}]")
-        for name, number in value.items()
-    }
-
-
-def _in_range(value: JSON, low: float, high: float, what: str) -> float:
-    if type(value) not in (int, float) or not math.isfinite(value):
-        raise CandidateError(
-            f"{what} must return a finite number, not {value!r:.80}", reason="not_finite"
-        )
-    if not low <= value <= high:
-        raise _must_return(what, value, f"a number from {low:g} to {high:g}")
-    return float(value)
-
-
-def _checked_order(keys: list[JSON], task_keys: set[str]) -> list[str]:
-    for key in keys:
-        if not isinstance(key, str) or key not in task_keys:
-            raise _must_return("order()", key, "the key of a task it was given")
-    if len(set(keys)) != len(keys):
-        raise _must_return("order()", keys, "a list without repeats")
-    if not keys:
-        raise _must_return("order()", keys, "at least one task")
-    return keys
-
-
-def _declared(fact: JSON) -> Measurement:
-    name, layer = _get(fact, "name"), _get(fact, "layer")
-    thresholds = _get(fact, "thresholds")
-    if not isinstance(name, str) or not 0 < len(name) <= 64 or not name.isprintable():
-        raise _must_return("NAME of a diagnostic", name, "a short printable string")
-    if not isinstance(thresholds, dict):
-        raise _must_return(f"THRESHOLDS of {name}", thresholds, "a dict")
-    return Measurement(name, str(layer)[:64], thresholds, {})
-
-
-def _measured(fact: Measurement, row: JSON) -> Measurement:
-    if isinstance(row, dict) and "err" in row:
-        failure = _failure_text(row["err"])
-        return Measurement(fact.name, fact.layer, fact.thresholds, {}, failure)
-    values = named_floats(_get(row, "values"), f"measure() of {fact.name}")
-    return Measurement(fact.name, fact.layer, fact.thresholds, values)
-
-
-def _failure_text(err: JSON) -> str:
-    if not isinstance(err, dict):
-        return "failed"
-    return f"{err.get('type')}: {err.get('message')}"[:500]
-
-
-def _check_row(row: JSON) -> CheckResult:
-    if not (isinstance(row, list) and len(row) == 3 and type(row[1]) is bool):
-        raise _must_return("check()", row, "a [name, ok, detail] row")
-    return CheckResult(str(row[0])[:240], row[1], str(row[2])[:500])
