@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import torch
 from _gpu_sizes import CARD, FIELDS, TOY, Size
-from train_step import _plain
+from _train_step import _plain
 from transformers import PrinterCallback, TrainerCallback
 
 from meta_agent.composition.placing import placing, train_settings
@@ -229,8 +229,8 @@ def parts_right(reply: str, name: str) -> float:
 
 
 def learning(given: argparse.Namespace, size: Size) -> None:
-    """Trains adapters to read sentences, which are those of `pretrained_cpu`."""
-    from pretrained_cpu import NAMES, RECIPE, SIZE, requests
+    """Trains adapters to read sentences, which are those of `_pretrained_cpu`."""
+    from _pretrained_cpu import NAMES, RECIPE, SIZE, requests
 
     rewards: list[float] = []
     count = size.learning_groups * SIZE

@@ -1,19 +1,16 @@
 """SmolLM2 on a CPU: our sampling beside `generate`, and our training step beside plain TRL's.
 
-    python benchmarks/pretrained_cpu.py [--turns 3] [--threads 2] [--tokens 40] [--json]
-
 Needs `meta-agent models get smollm2`. Both sides take the same prompts, weights in bfloat16, and
 LoRA of rank 16; both trainers take the same rows. Turns alternate between the sides, since other
 work may load the machine; a figure is the median of its turns. `cpu_sec` is processor time of the
 process, user and system.
 
-Not covered: the sandbox and grading (`train_step.py` has them).
+Not covered: the sandbox and grading (`step` has them).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import resource
@@ -26,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from train_step import _ours, _plain
+from _train_step import _ours, _plain
 
 from meta_agent.core.protocols import GenerateRequest
 from meta_agent.policies.pretrained import pretrained_place
@@ -46,13 +43,10 @@ class Time(NamedTuple):
     tokens: int = 0
 
 
-def settings() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--tokens", type=int, default=40)
-    parser.add_argument("--json", action="store_true")
-    return parser.parse_args()
 
 
 def timed(work: Callable[[int], int], turn: int) -> Time:
@@ -202,8 +196,7 @@ def step(kind: str, place: Path, batch: list[Row]) -> Time:
     return Time(ended - began, used_at_end - used)
 
 
-def main() -> None:
-    given = settings()
+def measure(given: argparse.Namespace) -> dict[str, Any]:
     os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
     import torch
     from transformers.utils import logging
@@ -230,14 +223,7 @@ def main() -> None:
             times.setdefault(f"step {name}", []).append(step(name, place, batch))
     table = {name: figures(taken) for name, taken in times.items()}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20)
-    if given.json:
-        print(json.dumps({**table, "peak_gib": round(peak, 2)}))
-        return
-    print(f"{'':20} {'sec':>8} {'cpu_sec':>8} {'tokens/s':>9} {'tokens/cpu_sec':>15}")
-    for name, row in table.items():
-        rates = [row.get("per_sec", ""), row.get("per_cpu_sec", "")]
-        print(f"{name:20} {row['sec']:8} {row['cpu_sec']:8} {rates[0]:>9} {rates[1]:>15}")
-    print(f"peak memory of this process {peak:.2f} GiB")
+    return {**table, "peak_gib": round(peak, 2)}
 
 
 def figures(times: list[Time]) -> dict[str, float]:
@@ -250,7 +236,3 @@ def figures(times: list[Time]) -> dict[str, float]:
         row["per_sec"] = round(statistics.median(t.tokens / t.sec for t in times))
         row["per_cpu_sec"] = round(statistics.median(t.tokens / t.cpu_sec for t in times))
     return row
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,5 @@
 """Seconds per training step of nano-swe, beside plain TRL on the same rollouts.
 
-    python benchmarks/train_step.py [--policy nano] [--steps 12] [--threads 2] [--json]
-
 * `whole_step`: what a run really does, rollouts in the sandbox included (median, first step left
   out), and its two parts as the trainer saw them.
 * `trainer`: our trainer on the rows which that run produced, replayed in one process.
@@ -42,16 +40,15 @@ from meta_agent.policies.training import (
 from meta_agent.policies.training.policy import place_of
 from meta_agent.policies.training.run import _Loop
 
+DOOR = str(Path(__file__).with_name("speed.py"))
 
-def settings() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+
+def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policy", default="nano")
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--json", action="store_true")
     parser.add_argument("--replay", choices=["trainer", "plain_trl"], help=argparse.SUPPRESS)
     parser.add_argument("--rows", type=Path, help=argparse.SUPPRESS)
-    return parser.parse_args()
 
 
 def real_run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -90,7 +87,7 @@ def real_run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def replay(given: argparse.Namespace) -> dict[str, Any]:
-    """One trainer on recorded rows; prints seconds per step."""
+    """One trainer on recorded rows: seconds per step."""
     import torch
     from datasets import Dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback, set_seed
@@ -187,16 +184,15 @@ def _median(values: Any) -> float:
     return round(float(statistics.median(values)), 4)
 
 
-def main() -> None:
-    given = settings()
+def measure(given: argparse.Namespace) -> dict[str, Any]:
     if given.replay:
-        print(json.dumps(replay(given)))
-        return
+        return replay(given)
     with tempfile.TemporaryDirectory() as folder:
         results = {"whole_step": real_run(given, Path(folder))}
         for kind in ("trainer", "plain_trl"):
             argv = [
-                sys.executable, __file__, "--replay", kind, "--rows", f"{folder}/rows.json",
+                sys.executable, DOOR, "step", "--json", "--replay", kind,
+                "--rows", f"{folder}/rows.json",
                 "--policy", given.policy, "--threads", str(given.threads),
             ]  # fmt: skip
             done = subprocess.run(
@@ -206,12 +202,4 @@ def main() -> None:
         results["one_rank"] = by_ranks(given, Path(folder), 1)
         results["two_ranks"] = by_ranks(given, Path(folder), 2)
     results["trainer_ratio"] = round(results["plain_trl"]["sec"] / results["trainer"]["sec"], 2)
-    if given.json:
-        print(json.dumps(results))
-        return
-    for name, result in results.items():
-        print(f"{name:14} {result}")
-
-
-if __name__ == "__main__":
-    main()
+    return results

@@ -2,8 +2,6 @@
 
 A rollout has five turns: five model calls, four tool calls, one submission; the environment and the
 gateway do nothing. Everything else is real: the sandbox, the harness code, the frames, the record.
-
-    python benchmarks/runner.py [--rollouts N] [--repeat R] [--backend process|docker] [--profile]
 """
 
 from __future__ import annotations
@@ -94,23 +92,36 @@ class Instant:
         return [None] * len(keys)
 
 
-def measure(backend: str, count: int, repeat: int, profile: bool) -> None:
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rollouts", type=int, default=512)
+    parser.add_argument("--repeat", type=int, default=9)
+    parser.add_argument("--backend", default="process", choices=["process", "docker"])
+    parser.add_argument("--profile", action="store_true")
+
+
+def measure(given: argparse.Namespace) -> dict[str, dict[str, float]]:
     files = {"harness.toml": HARNESS_TOML.encode(), "bench/agent.py": AGENT.encode()}
-    sandbox = open_sandbox(backend, run="bench")
-    try:
+    with open_sandbox(given.backend, run="bench") as sandbox:
         session = HarnessSession(sandbox, HarnessTree("c", "t", files))
         world = Instant()
         runner = Runner(world, session, world, Stamp("r", "v", "c"))
         task = Task("bench", "k", "search", "h", {"issue": "f adds its arguments wrongly " * 2})
-        plan = [PlannedRollout(task, i, 0, f"g{i // 8}") for i in range(count)]
+        plan = [PlannedRollout(task, i, 0, f"g{i // 8}") for i in range(given.rollouts)]
         runner.run(plan)
-        report(backend, count, [once(runner, plan) for _ in range(repeat)])
-        if profile:
+        seconds = [once(runner, plan) for _ in range(given.repeat)]
+        if given.profile:
             with cProfile.Profile() as profiler:
                 runner.run(plan)
             pstats.Stats(profiler).sort_stats("tottime").print_stats(18)
-    finally:
-        sandbox.close()
+    middle = statistics.median(seconds) / given.rollouts
+    return {
+        f"{given.backend}, {TURNS} turns": {
+            "rollouts_per_sec": round(1 / middle),
+            "us_per_rollout": round(middle * 1e6, 1),
+            "us_per_turn": round(middle * 1e6 / TURNS, 1),
+            "best_us_per_rollout": round(min(seconds) / given.rollouts * 1e6, 1),
+        }
+    }
 
 
 def once(runner: Runner, plan: Sequence[PlannedRollout]) -> float:
@@ -119,26 +130,3 @@ def once(runner: Runner, plan: Sequence[PlannedRollout]) -> float:
     seconds = time.perf_counter() - began
     assert all(row.clean and row.turns == TURNS for row in rows)
     return seconds
-
-
-def report(backend: str, count: int, seconds: list[float]) -> None:
-    middle = statistics.median(seconds)
-    per_rollout = middle / count * 1e6
-    print(f"backend {backend}, {count} rollouts of {TURNS} turns, median of {len(seconds)}")
-    print(f"  {count / middle:8.0f} rollouts/s")
-    print(f"  {per_rollout:8.1f} us per rollout (best {min(seconds) / count * 1e6:.1f})")
-    print(f"  {per_rollout / TURNS:8.1f} us per turn")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rollouts", type=int, default=512)
-    parser.add_argument("--repeat", type=int, default=9)
-    parser.add_argument("--backend", default="process")
-    parser.add_argument("--profile", action="store_true")
-    args = parser.parse_args()
-    measure(args.backend, args.rollouts, args.repeat, args.profile)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,5 @@
 """Multi-turn nano-swe rollouts per second, beside vLLM on the CPU in the same run.
 
-    python benchmarks/rollouts.py [--policy nano] [--vllm-python VENV/bin/python] [--json]
-
 Three numbers, all warm, same weights, same precision (float32), same scaffold, same tasks:
 
 * `end_to_end`: what a run really does: harness in the process sandbox, environments and runner in
@@ -27,27 +25,24 @@ from typing import Any
 
 from _nano import STAMP, competent
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from maintain.drive import Scaffold, lock_step, search_plans
 from meta_agent.core.rollouts import Runner
 from meta_agent.policies.training import PolicyChild
 from meta_agent.policies.training.policy import place_of
 
 PEER = Path(__file__).with_name("_vllm_peer.py")
+DOOR = str(Path(__file__).with_name("speed.py"))
+ENGINE = (sys.executable, DOOR, "rollouts", "--json", "--only-engine")
 
 
-def settings() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policy", default="nano")
     parser.add_argument("--slots", type=int, default=512)
     parser.add_argument("--rollouts", type=int, default=2048, help="per repeat")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--vllm-python", type=Path)
-    parser.add_argument("--json", action="store_true")
     parser.add_argument("--only-engine", action="store_true", help=argparse.SUPPRESS)
-    return parser.parse_args()
 
 
 def end_to_end(given: argparse.Namespace) -> dict[str, Any]:
@@ -120,16 +115,15 @@ def _mean(values: Any) -> float:
     return round(statistics.fmean(values), 3)
 
 
-def main() -> None:
-    given = settings()
+def measure(given: argparse.Namespace) -> dict[str, Any]:
     if given.only_engine:
-        print(json.dumps(engine_alone(given)))
-        return
+        return engine_alone(given)
     path, _ = place_of(given.policy)
     results = {
         "end_to_end": end_to_end(given),
         "engine": other_process(
-            given, [sys.executable, __file__, "--only-engine", "--policy", str(given.policy)]
+            given,
+            [sys.executable, DOOR, "rollouts", "--json", "--only-engine", "--policy", given.policy],
         ),
     }
     if given.vllm_python is not None:
@@ -139,15 +133,4 @@ def main() -> None:
     if "vllm" in medians:
         results["ratio"] = round(medians["end_to_end"] / medians["vllm"], 2)
         results["engine_ratio"] = round(medians["engine"] / medians["vllm"], 2)
-    if given.json:
-        print(json.dumps({"slots": given.slots, "threads": given.threads, **results}))
-        return
-    print(
-        f"{given.slots} slots, {given.threads} threads, float32, {given.rollouts} rollouts a repeat"
-    )
-    for name, result in results.items():
-        print(f"{name:12} {result}")
-
-
-if __name__ == "__main__":
-    main()
+    return {"setting": {"slots": given.slots, "threads": given.threads}, **results}
