@@ -255,11 +255,11 @@ def learning(given: argparse.Namespace, size: Size) -> None:
 
 
 def vllm(given: argparse.Namespace, _: Size) -> None:
-    import engines
+    from _engines import publish
 
     precision = "bfloat16" if GPU else "float32"  # vLLM's adapters are in 16 bits on a GPU
     settings = argparse.Namespace(engines=1, rank=128, rounds=2, calls=256, precision=precision)
-    took = engines.publish(settings, Path(tempfile.mkdtemp()))
+    took = publish(settings, Path(tempfile.mkdtemp()))
     parts = ", ".join(f"{name} {took[name]:.2f}" for name in ("write_sec", "load_sec", "first_sec"))
     say(
         "vllm",

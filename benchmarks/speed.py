@@ -1,6 +1,8 @@
 """How fast it is: one command a part, each beside the peer that is named there.
 
-    python benchmarks/speed.py runner|sandbox|rollouts|step|smollm2 [--json] [options; see --help]
+    python benchmarks/speed.py PART [--json] [options]
+
+A part is one of runner, sandbox, rollouts, step, smollm2 and engines; `PART --help` explains it.
 
 Use an idle machine, and look at the spread. Figures that count stand in `docs/log/speed.md`.
 """
@@ -23,6 +25,7 @@ PARTS: Final = {
     "rollouts": "_rollouts",
     "step": "_train_step",
     "smollm2": "_pretrained_cpu",
+    "engines": "_engines",
 }
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -305,7 +306,7 @@ class HarnessSession:
         for path, fact, rows in zip(
             self._roles["diagnostics"], self._diagnostics, both, strict=True
         ):
-            yield _tested(path, lambda fact=fact, rows=rows: [_must_measure(fact, r) for r in rows])
+            yield _tested(path, partial(_must_measure, fact, rows))
             known = fact.layer in LAYERS
             detail = "" if known else f"LAYER is {fact.layer!r}, not one of {', '.join(LAYERS)}"
             yield CheckResult(f"diagnostic {fact.name}", known, detail)
@@ -347,9 +348,10 @@ def _both_ways(samples: Sequence[Rollout]) -> tuple[list[bytes], list[bytes]]:
     return list(map(to_line, group)), [to_line(replace(row, judged="7")) for row in group]
 
 
-def _must_measure(fact: Measurement, row: JSON) -> None:
-    if failure := measured(fact, row).failure:
-        raise CandidateError(f"measure() of {fact.name}: {failure}", reason="bad_value")
+def _must_measure(fact: Measurement, rows: Iterable[JSON]) -> None:
+    for row in rows:
+        if failure := measured(fact, row).failure:
+            raise CandidateError(f"measure() of {fact.name}: {failure}", reason="bad_value")
 
 
 def _failed(op: str, error: GuestError) -> CandidateError:
