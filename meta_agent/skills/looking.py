@@ -23,7 +23,6 @@ from meta_agent.core.skills import Skill
 from meta_agent.readers.evidence import metric_of
 from meta_agent.readers.foreign import MINIMUM, read_foreign
 from meta_agent.readers.formats import judged, read_rollouts
-from meta_agent.skills._format import UnreadableError
 
 _ABSENT_IF_ZERO: Final = (
     *("behaviour.leak", "behaviour.tamper", "behaviour.flag", "shape.suspect."),
@@ -132,14 +131,12 @@ def checked(skill: Skill, report: Mapping[str, Any]) -> tuple[int, dict[str, Any
     return status, {**document, "not_looked_at": cannot, "beside": more if shows else {}}
 
 
-def main(folder: Path, argv: Sequence[str] | None = None) -> int:
-    """Checks the rollouts that a command line names for what the skill in `folder` watches.
+def main(skill: Skill | None, argv: Sequence[str] | None = None) -> int:
+    """Checks the rollouts that a command line names for what a skill watches.
 
     Prints a JSON object and returns the status. 1: a watched metric is beyond its limit; 3: not all
-    could be checked; 0: neither.
+    could be checked, or there is no skill; 0: neither.
     """
-    from meta_agent.skills._library import read_skill
-
     parser = argparse.ArgumentParser(description="Look for what this skill is about in rollouts.")
     parser.add_argument("files", nargs="+", type=Path, help="rollouts, of any known form")
     parser.add_argument("--map", help="fields, as in meta-agent report --map")
@@ -148,8 +145,10 @@ def main(folder: Path, argv: Sequence[str] | None = None) -> int:
     try:
         rollouts = read_rollouts(*options.files, fields=options.map)
         report = read_foreign(judged(rollouts, options.solved_at))
-        status, document = checked(read_skill(folder), report.to_json())
-    except (MetaAgentError, UnreadableError, ValueError, OSError) as error:
+        if skill is None:
+            raise ValueError("the skill's SKILL.md cannot be read; restore it")
+        status, document = checked(skill, report.to_json())
+    except (MetaAgentError, ValueError, OSError) as error:
         status, document = 3, {"answer": _WORDS[3], "not_looked_at": [str(error)]}
     print(json.dumps(document, indent=2))
     return status
