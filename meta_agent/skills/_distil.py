@@ -223,8 +223,8 @@ def watches_for(hypothesis: Hypothesis, evidence: Mapping[str, JSON]) -> list[Wa
     values = {metric: value} if value is not None else {}
     for match in _NAMED.finditer("\n".join(hypothesis.evidence)):
         values[match["name"]] = float(match["value"])
-    known = ((name, metric_of(name)) for name in values)
-    watches = [Watch(name, m.side, m.limit) for name, m in known if m.limit is not None]
+    cited = ((name, metric_of(name)) for name in values)
+    watches = [Watch(name, m.side, m.limit) for name, m in cited if m.limit is not None]
     aimed_at, side = metric_of(metric), "above" if hypothesis.direction == "down" else "below"
     limit = aimed_at.limit if aimed_at.limit is not None and aimed_at.side == side else value
     return [watch for watch in watches if watch.is_beyond(values[watch.metric])] or [

@@ -22,7 +22,7 @@ from meta_agent.core.loop.verbs.promote import promote_diagnostics
 from meta_agent.core.loop.verbs.test import test as check
 from meta_agent.core.protocols import Candidate, HarnessTree, Verdict, VerdictKind
 from tests.steps._bench import Bench
-from tests.steps.test_discriminate import FILE, METRIC, hedges_when_wrong, source, trained_on
+from tests.steps._hedging import FILE, METRIC, hedges_when_wrong, source, trained_on
 
 
 def second_version(bench: Bench) -> tuple[Collected, Reading]:

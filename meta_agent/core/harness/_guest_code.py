@@ -307,8 +307,8 @@ FORMS = {
 
 def forms(args: Args, channel: object) -> Json:
     """Returns, by role, what is wrong with the form of its function; calls none of them."""
-    named = {"reward": "reward", "filter": "keep", "data": "order"}
-    functions = {r: HARNESS.function(r, n) for r, n in named.items() if r in HARNESS.roles}
+    names = {"reward": "reward", "filter": "keep", "data": "order"}
+    functions = {r: HARNESS.function(r, n) for r, n in names.items() if r in HARNESS.roles}
     if HARNESS.roles["agent"]:
         functions["agent"] = HARNESS.agent()
     problems = {role: form_problem(role, function) for role, function in functions.items()}

@@ -285,8 +285,8 @@ class HarnessSession:
                 reason="bad_value",
             )
         if self.has_judge:
-            asked = listing(self._ask("harness.judge", {}, lines), len(lines), "judge()")
-            _ = [question(text) for text in asked]
+            questions = listing(self._ask("harness.judge", {}, lines), len(lines), "judge()")
+            _ = [question(text) for text in questions]
             self.begin_reward(answered)()
 
     def _check_filter(self) -> None:
@@ -307,9 +307,9 @@ class HarnessSession:
             self._roles["diagnostics"], self._diagnostics, both, strict=True
         ):
             yield _tested(path, partial(_must_measure, fact, rows))
-            known = fact.layer in LAYERS
-            detail = "" if known else f"LAYER is {fact.layer!r}, not one of {', '.join(LAYERS)}"
-            yield CheckResult(f"diagnostic {fact.name}", known, detail)
+            is_layer = fact.layer in LAYERS
+            detail = "" if is_layer else f"LAYER is {fact.layer!r}, not one of {', '.join(LAYERS)}"
+            yield CheckResult(f"diagnostic {fact.name}", is_layer, detail)
 
     def _ask(self, op: str, args: Mapping[str, JSON], lines: Sequence[bytes] = ()) -> JSON:
         return self._begin(op, args, lines)()
