@@ -152,7 +152,7 @@ BAD: dict[str, tuple[Sequence[Turn], str]] = {
     "fills its clone": ([shell("for n in 1 2 3; do head -c 9000000 /dev/zero > swe/$n; done; "
                                "git add -A && git commit -qm x")] + [FINISH] * 4, "no_factor"),
     "leaves a file of no factor": ([edit(), shell("echo x > swe/new.txt")] + [FINISH] * 4,
-                                   "several_factors"),
+                                   "no_factor"),
     "takes its change back": ([edit(), shell("git add -A && git commit -qm x && git revert -n HEAD "
                                "&& git commit -qm y")] + [FINISH] * 4, "empty"),
     "is rejected twice": ([*good(), edit_again(), FINISH], "refused_by_reviewer"),

@@ -30,6 +30,7 @@ from meta_agent.skills import redact
 
 _DESCRIPTION, _BODY, _BODY_LINES = 800, 6000, 120
 _LINK = re.compile(r"\]\(|<[a-z/!]|https?://", re.IGNORECASE)
+_OF_CODE = re.compile(r"\]\((scripts/|edit\.patch)")
 _KEPT = ("## Expected outcome", "## Evidence", "## Validation", "## Applicability")
 
 
@@ -119,5 +120,4 @@ def _heading(body: str) -> str:
 def _measured(body: str) -> str:
     """Returns the sections that the host writes: what was measured, and the code."""
     sections = re.split(r"\n\n(?=## )", body)
-    host_sections = [part for part in sections if part.startswith(_KEPT) or "](scripts/" in part]
-    return "\n\n".join(host_sections)
+    return "\n\n".join(part for part in sections if part.startswith(_KEPT) or _OF_CODE.search(part))
