@@ -1,9 +1,9 @@
 """SmolLM2 on a CPU: our sampling beside `generate`, and our training step beside plain TRL's.
 
-Needs `meta-agent models get smollm2`. Both sides take the same prompts, weights in bfloat16, and
-LoRA of rank 16; both trainers take the same rows. Turns alternate between the sides, since other
-work may load the machine; a figure is the median of its turns. `cpu_sec` is processor time of the
-process, user and system.
+Needs `meta-agent doctor --policy smollm2 --fetch`. Both sides take the same prompts, weights in
+bfloat16, and LoRA of rank 16; both trainers take the same rows. Turns alternate between the sides,
+since other work may load the machine; a figure is the median of its turns. `cpu_sec` is processor
+time of the process, user and system.
 
 Not covered: the sandbox and grading (`step` has them).
 """

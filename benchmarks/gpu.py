@@ -9,7 +9,7 @@
 * `predicted` is what `memory.predict` says of these weights. `run needs` is what `placing` demands
   before a run: it assumes weights that were trained before, which are in float32.
 * `vllm`: one server, to which trained adapters are published.
-* `smollm2`: GRPO steps on SmolLM2 in the given folder, which `meta-agent models get smollm2` fills.
+* `smollm2`: GRPO steps on SmolLM2 in the given folder (`doctor --policy smollm2 --fetch`).
   The row says the mean reward of the first and of the last steps, and the seconds of the last one.
 
 A model's operations a token are 6 (adapters: 4) times its parameters, and causal attention. MFU

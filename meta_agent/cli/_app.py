@@ -46,13 +46,10 @@ app = typer.Typer(
 )
 _MEMBERS: Final[tuple[tuple[Callable[..., None] | typer.Typer, ...], ...]] = (
     (_bring.init, _run.evolve, _run.train, _compare.compare, _run.demo),
-    (
-        *(_review.status, _review.report, _review.why, _history.show, _history.diff),
-        *(_review.log, _review.verify),
-    ),
+    (*(_review.status, _review.report, _review.why, _history.diff), *(_review.log, _review.verify)),
     (_people.approve, _bring.adopt, _history.revert),
-    (_tasks.tasks_app, _machine.models_app),
-    (_machine.doctor, _bring.check, _machine.sandbox_app, _skills.skills_app, _mcp.mcp),
+    (_tasks.tasks_app,),
+    (_machine.doctor, _machine.sandbox_app, _skills.skills, _skills.trial, _mcp.mcp),
 )
 _TAKES_SETTINGS: Final = (_run.evolve, _run.train, _compare.compare)
 for panel, members in zip(PANELS, _MEMBERS, strict=True):

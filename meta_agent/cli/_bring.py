@@ -1,4 +1,4 @@
-"""Commands for your own agent: init, check, adopt."""
+"""Commands for your own agent: init, adopt."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from meta_agent.composition.bring import Answers, Start
     from meta_agent.core.config import RunConfig
     from meta_agent.core.harness import CheckResult
-    from meta_agent.core.protocols import Sandbox
 
 FAILED_EXIT_CODE = 1
 
@@ -47,7 +46,7 @@ def init(
 ) -> None:
     """Create a workspace: settings, harness repository, skills, ledger. Safe to repeat."""
     from meta_agent.composition.begin import MINE, begin
-    from meta_agent.composition.bring import Answers, is_brought
+    from meta_agent.composition.bring import Answers, check_workspace, is_brought
     from meta_agent.composition.inputs import open_or_create
     from meta_agent.reports.terminal.text import facts
 
@@ -66,7 +65,7 @@ def init(
     _require_room(config, answers)
     with stdout_for_data():
         workspace = open_or_create(config, answers, choose=_choose, tell=say)
-        checks = _checked(config) if check and is_brought(config.harness) else []
+        checks = check_workspace(config) if check and is_brought(config.harness) else []
     rows = {
         "schema_version": 1,
         "workspace": str(workspace.root),
@@ -76,18 +75,6 @@ def init(
         "settings": str(workspace.settings_file),
     }
     emit(as_json, lambda: {**rows, **_as_json(checks)}, lambda: facts(rows))
-    _end(checks)
-
-
-@takes("sandbox", "allow_unsafe_process", "workspace")
-def check(config: RunConfig, as_json: JsonOption = False) -> None:
-    """Check the promoted harness without a model: its harness.toml, and that it starts and ends."""
-    from meta_agent.reports.terminal.paint import lines
-
-    with stdout_for_data():
-        checks = _checked(config)
-    text = [f"{'ok    ' if row.ok else 'FAILED'} {row.name}" for row in checks]
-    emit(as_json, lambda: {"schema_version": 1, **_as_json(checks)}, lambda: lines(text))
     _end(checks)
 
 
@@ -198,22 +185,6 @@ def _require_room(config: RunConfig, answers: Answers) -> None:
         )
 
 
-def _checked(config: RunConfig) -> list[CheckResult]:
-    from meta_agent.composition.bring import check_harness
-    from meta_agent.core.history import HarnessRepo
-    from meta_agent.core.workspace import open_workspace
-    from meta_agent.sandboxes import open_sandbox, resolve_backend
-
-    unsafe = config.allow_unsafe_process
-    backend = resolve_backend(config.sandbox, code_by_llm=True, allow_unsafe=unsafe)
-    repo = HarnessRepo.open(open_workspace(config.workspace).harness_repo)
-
-    def opened(name: str | None) -> Sandbox:
-        return open_sandbox(backend, run="check", image=name)
-
-    return check_harness(repo.tree(repo.head()), opened)
-
-
 def _choose(starts: list[Start]) -> Start | None:
     """Returns the start command that the user chooses; None without a terminal or a choice."""
     if not starts or not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -235,5 +206,5 @@ def _end(checks: list[CheckResult]) -> None:
     for row in failed:
         say(f"FAILED {row.name}: {row.detail}")
     if failed:
-        say("fix harness_repo/ (harness.toml), commit there, then: meta-agent check")
+        say("fix harness_repo/ (harness.toml), commit there, then: meta-agent doctor --harness")
         raise typer.Exit(FAILED_EXIT_CODE)

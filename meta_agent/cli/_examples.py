@@ -13,7 +13,6 @@ EXAMPLES: Final = (
     "status --workspace my-math",
     "report --rollouts attempts.jsonl --html report.html",
     "why g0/c1",
-    "show g0/c1 --transcript",
     "diff v0 v1",
     "log --follow",
     "verify main",
@@ -21,18 +20,12 @@ EXAMPLES: Final = (
     "adopt --into FOLDER",
     "revert g0/c1",
     "doctor --live --policy openai/NAME",
-    "check --sandbox process",
     "mcp --allow-runs",
     "tasks check tasks.jsonl --grade grader.py",
-    "tasks list gsm8k",
-    "tasks images swe-tasks.jsonl --domain swe --pull",
     "tasks make my-package --out tasks.jsonl --from faults",
-    "models get smollm2",
     "sandbox build --requirements requirements.txt --tag agent:1",
-    "sandbox reap --images",
-    "skills show longer-replies",
-    "skills trial longer-replies",
-    "skills export --into my-project",
+    "skills longer-replies",
+    "trial longer-replies",
 )
 
 

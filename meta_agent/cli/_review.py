@@ -12,6 +12,7 @@ import typer
 from meta_agent.cli._flags import require_trust
 from meta_agent.cli._options import (
     JsonOption,
+    MaybeName,
     NameArgument,
     RunOption,
     WorkspaceOption,
@@ -145,25 +146,54 @@ def log(
 
 
 def why(
-    candidate: NameArgument,
+    name: MaybeName = None,
+    transcript: Annotated[
+        bool,
+        typer.Option("--transcript", help="Show the conversations of agents with their models."),
+    ] = False,
     run: RunOption = None,
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Explain why a candidate was merged, rejected or found invalid, or what led to a version."""
-    from meta_agent.reports import run_sections
+    """Explain a candidate's verdict, or what led to a version; with --transcript, who said what."""
+    from meta_agent.core.errors import ConfigError
+    from meta_agent.reports import reduce, run_sections
     from meta_agent.reports.terminal.paint import painted
 
-    state = recorded_run(workspace, run)
-    members = state.candidates_of(candidate)
-    views = members or [state.candidate(candidate)]
+    with reading(workspace) as (place, ledger):
+        state = reduce(ledger, run)
+    if transcript:
+        _show_transcript(place, state, name, as_json)
+        return
+    if name is None:
+        names = ", ".join(candidate.short_id for candidate in state.candidates.values())
+        raise ConfigError(
+            f"why explains one candidate or version of run {state.run}",
+            hint=f"name one of: {names or 'none yet'}",
+        )
+    members = state.candidates_of(name)
+    views = members or [state.candidate(name)]
     documents, sections = [], []
     for view in views:
         decisions = state.decisions_on(view.id)
         documents.append({**view.full_json(), "decisions": [each.to_json() for each in decisions]})
         sections += run_sections.why(view, decisions)
-    version = {"schema_version": 1, "version": candidate, "candidates": documents}
+    version = {"schema_version": 1, "version": name, "candidates": documents}
     emit(as_json, lambda: version if members else documents[0], lambda: painted(sections))
+
+
+def _show_transcript(place: Workspace, state: RunState, name: str | None, as_json: bool) -> None:
+    """Shows the conversations of a candidate or role turn by turn, or without a name lists them."""
+    from meta_agent.llm_clients.asking.transcripts import Transcripts
+    from meta_agent.reports.terminal import dialogue
+
+    conversations = dialogue.find(Transcripts(place.transcripts / state.run), state, name)
+    if name is None:
+        document = dialogue.listing_json(state.run, conversations)
+        emit(as_json, lambda: document, lambda: dialogue.listing(state.run, conversations))
+        return
+    document = dialogue.dialogues_json(state.run, conversations)
+    emit(as_json, lambda: document, lambda: dialogue.dialogues(conversations), paged=True)
 
 
 def verify(

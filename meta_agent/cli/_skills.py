@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from meta_agent.cli._flags import command_group, resolve_flags, takes
+from meta_agent.cli._flags import resolve_flags, takes
 from meta_agent.cli._options import JsonOption, WorkspaceOption
 from meta_agent.cli._output import emit, stdout_for_data
 from meta_agent.core.setting_table import SETTINGS
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from meta_agent.core.config import RunConfig
     from meta_agent.core.skills import Skill
     from meta_agent.skills import SkillLibrary
-
-skills_app = command_group("skills", "Show, try and share skills.")
 
 LibraryOption = Annotated[
     Path | None, typer.Option("--library", help="Skills library. [default: the workspace's]")
@@ -41,46 +39,78 @@ NAME = typer.Argument(
 )
 
 
-@skills_app.command()
-def show(
-    name: Annotated[str | None, NAME] = None,
+def skills(
+    names: Annotated[list[str] | None, NAME] = None,
+    into: Annotated[
+        Path | None,
+        typer.Option(
+            "--into",
+            help="Copy skills to this project for coding agents: .agents/skills, .claude/skills. "
+            "Default: all that are not in quarantine.",
+            show_default=False,
+        ),
+    ] = None,
     library: LibraryOption = None,
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a skill with its text, trials and origin, or without a name all skills."""
+    """List skills, show one with its text and trials, or copy them --into a project."""
+    place = _library(library, workspace)
+    if into is not None:
+        from meta_agent.reports.terminal.paint import lines
+        from meta_agent.skills import export
+
+        written = [str(path) for path in export(place, into.absolute(), names or ())]
+        emit(as_json, lambda: {"schema_version": 1, "written": written}, lambda: lines(written))
+    elif names:
+        _show_skills(place, names, as_json)
+    else:
+        _list_skills(place, as_json)
+
+
+def _list_skills(place: SkillLibrary, as_json: bool) -> None:
     from meta_agent.reports import visible
-    from meta_agent.reports.terminal.text import skill_page, skills_table
+    from meta_agent.reports.terminal.text import skills_table
+
+    rows = [_row(place, skill) for skill in place.all()]
+    unreadable = place.unreadable()
+    listing = {
+        "schema_version": 1,
+        "library": str(place.path),
+        "skills": rows,
+        "unreadable": unreadable,
+    }
+    for folder, reason in unreadable.items():
+        left_out = f"{place.path / folder} is left out: {reason}"
+        typer.echo(f"meta-agent: {visible(left_out)}", err=True)
+    emit(as_json, lambda: listing, lambda: skills_table(rows), paged=True)
+
+
+def _show_skills(place: SkillLibrary, names: list[str], as_json: bool) -> None:
+    """Shows one skill, or with --json a document with the list `skills` if there are several."""
+    from rich.console import Group
+
+    from meta_agent.reports.terminal.text import skill_page
     from meta_agent.skills.worth import trials
 
-    place = _library(library, workspace)
-    if name is None:
-        rows = [_row(place, skill) for skill in place.all()]
-        unreadable = place.unreadable()
-        listing = {
-            "schema_version": 1,
-            "library": str(place.path),
-            "skills": rows,
-            "unreadable": unreadable,
-        }
-        for folder, reason in unreadable.items():
-            left_out = f"{place.path / folder} is left out: {reason}"
-            typer.echo(f"meta-agent: {visible(left_out)}", err=True)
-        emit(as_json, lambda: listing, lambda: skills_table(rows), paged=True)
-        return
-    skill = place.skill(name)
-    own_trials = [trial for trial in trials(place.path) if trial.skill == skill.name]
-    document = {
-        "schema_version": 1,
-        **_row(place, skill),
-        "metadata": dict(skill.metadata),
-        "body": skill.body,
-        "trials": [{**asdict(trial), "words": trial.words} for trial in own_trials],
-    }
-    emit(as_json, lambda: document, lambda: skill_page(document), paged=True)
+    documents = []
+    for skill in map(place.skill, names):
+        own_trials = [trial for trial in trials(place.path) if trial.skill == skill.name]
+        documents.append(
+            {
+                "schema_version": 1,
+                **_row(place, skill),
+                "metadata": dict(skill.metadata),
+                "body": skill.body,
+                "trials": [{**asdict(trial), "words": trial.words} for trial in own_trials],
+            }
+        )
+    several = {"schema_version": 1, "skills": documents}
+    pages = Group(*map(skill_page, documents))
+    document = documents[0] if len(documents) == 1 else several
+    emit(as_json, lambda: document, lambda: pages, paged=True)
 
 
-@skills_app.command()
 @takes(*(name for name in SETTINGS if name not in ("strategy", "skills")))
 def trial(
     config: RunConfig,
@@ -123,25 +153,6 @@ def trial(
     }
     summary = {"skill": skill.name, "trial": outcome.words, "before": skill.status, "now": standing}
     emit(as_json, lambda: document, lambda: facts(summary))
-
-
-@skills_app.command()
-def export(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Default: all that are not in quarantine.")
-    ] = None,
-    into: Annotated[Path, typer.Option(help="Folder of the project.")] = Path(),
-    library: LibraryOption = None,
-    workspace: WorkspaceOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Copy skills to a project for coding agents: .agents/skills and .claude/skills."""
-    from meta_agent.reports.terminal.paint import lines
-    from meta_agent.skills import export as hand_on
-
-    place = _library(library, workspace)
-    written = [str(path) for path in hand_on(place, into.absolute(), names or ())]
-    emit(as_json, lambda: {"schema_version": 1, "written": written}, lambda: lines(written))
 
 
 def _library(library: Path | None, workspace: Path | None) -> SkillLibrary:

@@ -80,9 +80,26 @@ def tasks_check(
     manifest: Annotated[
         Path | None, typer.Option(help="File for hashes and answers. [default: FILE.checked.json]")
     ] = None,
+    listed: Annotated[
+        bool,
+        typer.Option("--list", help="List public sets, FILE alone, or reasoning-gym's generators."),
+    ] = False,
+    pull: Annotated[
+        bool, typer.Option("--pull", help="First pull missing images from registries.")
+    ] = False,
+    images_only: Annotated[
+        bool, typer.Option("--images-only", help="Get the tasks' images, and check nothing.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check a task file: solutions pass, cheats and empty attempts fail, splits do not overlap."""
+    if listed:
+        _show_sets(config, file, as_json)
+        return
+    if (pull or images_only) and file is not None:
+        _get_images(config, Path(file), images, pull, as_json, images_only)
+        if images_only:
+            return
     from dataclasses import replace
 
     from meta_agent.composition.inputs import options_of, with_named_tasks
@@ -105,19 +122,8 @@ def tasks_check(
         raise typer.Exit(1)
 
 
-@tasks_app.command("list")
-@takes("python", "workspace", looks=True)
-def tasks_list(
-    config: RunConfig,
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            help="reasoning-gym: list its generators and their parameters.", show_default=False
-        ),
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """List the public task sets that --tasks takes by name."""
+def _show_sets(config: RunConfig, name: str | None, as_json: bool) -> None:
+    """Shows the public task sets, one of them, or the generators of reasoning-gym."""
     from meta_agent.reports.terminal.paint import lines
     from meta_agent.reports.terminal.text import rows_table
 
@@ -136,44 +142,37 @@ def tasks_list(
     rows = [row for row in listing() if name in (None, row["name"])]
     if not rows:
         raise ConfigError(
-            f"there is no public task set {name}", hint="see all names: meta-agent tasks list"
+            f"there is no public task set {name}",
+            hint="see all names: meta-agent tasks check --list",
         )
-    emit(
-        as_json,
-        lambda: {"schema_version": 1, "sets": rows},
-        lambda: rows_table(rows, without="splits"),
-    )
+    document = {"schema_version": 1, "sets": rows}
+    emit(as_json, lambda: document, lambda: rows_table(rows, without="splits"))
 
 
 def _parameters(options: Mapping[str, object]) -> str:
     return ", ".join(f"{name}={value}" for name, value in options.items())
 
 
-@tasks_app.command("images")
-@takes("domain", "sandbox", "workspace")
-def tasks_images(
-    config: RunConfig,
-    file: Annotated[Path, typer.Argument(help="File of repository tasks, or a Harbor folder.")],
-    images: ImagesOption = None,
-    pull: Annotated[
-        bool, typer.Option("--pull", help="Pull missing images from registries.")
-    ] = False,
-    as_json: JsonOption = False,
+def _get_images(
+    config: RunConfig, file: Path, images: Path | None, pull: bool, as_json: bool, alone: bool
 ) -> None:
-    """Get the container images that tasks need: from tars, or with --pull from registries."""
+    """Gets the images that tasks need. Prints them if `alone`; exits with 1 if one is missing."""
     from meta_agent.domains.swe import fetch_images
     from meta_agent.reports.terminal.paint import lines
 
+    engine = _backend(config)
     if config.domain == "harbor":
         from meta_agent.domains.harbor import make_images
 
         with stdout_for_data():
-            tags = make_images(file, engine=_backend(config), pull=pull, progress=say)
-        emit(as_json, lambda: {"schema_version": 1, "images": tags}, lambda: lines(list(tags)))
+            tags = make_images(file, engine=engine, pull=pull, progress=say)
+        if alone:
+            emit(as_json, lambda: {"schema_version": 1, "images": tags}, lambda: lines(list(tags)))
         return
     with stdout_for_data():
-        report = fetch_images(file, images=images, engine=_backend(config), pull=pull, progress=say)
-    emit(as_json, report.to_json, lambda: lines(report.lines()))
+        report = fetch_images(file, images=images, engine=engine, pull=pull, progress=say)
+    if alone or report.missing:
+        emit(as_json, report.to_json, lambda: lines(report.lines()))
     if report.missing:
         raise typer.Exit(1)
 

@@ -19,7 +19,7 @@ import socket
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -79,8 +79,13 @@ class Health:
         return {"schema_version": 1, "ok": self.ok, "checks": [asdict(row) for row in self.needs]}
 
 
-def examine(config: RunConfig, *, live: bool = False) -> Health:
-    """Checks what a run needs of this machine and, if `live`, of servers; returns the results."""
+def examine(
+    config: RunConfig, *, live: bool = False, harness: bool = False, removed: Sequence[str] = ()
+) -> Health:
+    """Checks what a run needs of this machine and, if `live`, of servers; returns the results.
+
+    With `harness` it starts the workspace's harness once. `removed` names what was just removed.
+    """
     checks: tuple[tuple[str, Callable[[RunConfig], Iterator[Row]]], ...] = (
         ("python", _python),
         ("git", _git),
@@ -97,10 +102,12 @@ def examine(config: RunConfig, *, live: bool = False) -> Health:
         ("executor", _executor),
         ("vllm", _vllm),
         *((("servers", _servers), ("nodes", _nodes)) if live else ()),
+        *((("harness", _harness),) if harness else ()),
         ("start", _start),
         ("real models", _real_thing),
     )
-    return Health(tuple(row for name, check in checks for row in _guarded(name, check, config)))
+    rows = tuple(row for name, check in checks for row in _guarded(name, check, config))
+    return Health((*(Row("removed", "ok", name) for name in removed), *rows))
 
 
 def _guarded(
@@ -237,6 +244,16 @@ def _start(config: RunConfig) -> Iterator[Row]:
         yield Row("start", level, str(refused), refused.hint or "")
     else:
         yield Row("start", "ok", "evolve would start with these settings")
+
+
+def _harness(config: RunConfig) -> Iterator[Row]:
+    """Starts the promoted harness in a sandbox, without a model."""
+    from meta_agent.composition.bring import check_workspace
+
+    fix = "fix harness_repo/ (harness.toml), commit there, then: meta-agent doctor --harness"
+    for result in check_workspace(config):
+        level: Level = "ok" if result.ok else "fail"
+        yield Row(f"harness: {result.name}", level, result.detail, "" if result.ok else fix)
 
 
 def _engine(engine: EngineStatus) -> Row:

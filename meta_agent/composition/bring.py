@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import tomlkit
 
+from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.harness import (
     CONTRACT_FILE,
@@ -33,7 +34,8 @@ from meta_agent.core.harness import (
 )
 from meta_agent.core.history import IMPORT_TRAILER, HarnessRepo, read_foreign, with_trailers
 from meta_agent.core.protocols import Factor, HarnessTree, Sandbox
-from meta_agent.core.workspace import BUILT_IN_HARNESSES
+from meta_agent.core.workspace import BUILT_IN_HARNESSES, open_workspace
+from meta_agent.sandboxes import open_sandbox, resolve_backend
 
 SUBJECT: Final = "feat: the agent this workspace starts from"
 CHECK_SEC: Final = 300.0
@@ -140,6 +142,19 @@ def bring(
         parse_contract(HarnessTree("", "", files))
     trailers = {"Imported-From": foreign.source, IMPORT_TRAILER: foreign.commit or ""}
     return Brought(files, with_trailers(SUBJECT, trailers), tuple(notes))
+
+
+def check_workspace(config: RunConfig) -> list[CheckResult]:
+    """Starts the promoted harness of the workspace in a sandbox, without a model."""
+    backend = resolve_backend(
+        config.sandbox, code_by_llm=True, allow_unsafe=config.allow_unsafe_process
+    )
+    repo = HarnessRepo.open(open_workspace(config.workspace).harness_repo)
+
+    def opened(name: str | None) -> Sandbox:
+        return open_sandbox(backend, run="check", image=name)
+
+    return check_harness(repo.tree(repo.head()), opened)
 
 
 def create_brought(

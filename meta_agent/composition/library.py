@@ -163,7 +163,7 @@ def optimize(
 
     Args:
         tasks: rows (objects with a `prompt`), a file or folder of them, or a name that
-            `meta-agent tasks list` prints, such as `gsm8k`.
+            `meta-agent tasks check --list` prints, such as `gsm8k`.
         grade: `grade(task, answer) -> bool | float | Outcome`, or a Python file that defines it.
         tools: `tools(task) -> [function, ...]`, the functions that the agent may call.
         agent: a folder, a command, a prompt, or `agent(prompt, base_url) -> answer`.

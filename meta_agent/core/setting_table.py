@@ -45,7 +45,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "tasks": Setting(
         str,
         _RUN,
-        "Your task file, or a name of `tasks list`, such as gsm8k. [default: the built-in suite]",
+        "Your task file, or a name (`tasks check --list`), as gsm8k. [default: the built-in suite]",
         changes_results=False,
     ),
     "grade": Setting(

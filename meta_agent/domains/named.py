@@ -56,7 +56,7 @@ def named_tasks(text: str, python: str, tell: Callable[[str], None]) -> NamedTas
     raise ConfigError(
         f"--tasks {text}: there is neither such a file nor a public set {name}; the nearest set "
         f"is {close[0]}",
-        hint="list the public sets: meta-agent tasks list",
+        hint="list the public sets: meta-agent tasks check --list",
     )
 
 

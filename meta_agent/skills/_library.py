@@ -76,7 +76,7 @@ class SkillLibrary:
         raise ConfigError(
             f"{len(fitting) or 'no'} skills in {self.path} are named {name!r}"
             + (f": {near}" if near else ""),
-            hint="give the name of one skill; meta-agent skills show lists them",
+            hint="give the name of one skill; meta-agent skills lists them",
         )
 
     def find(

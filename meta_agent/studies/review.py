@@ -99,7 +99,7 @@ def _verdict_on(ledger: Ledger, repo: HarnessRepo, commit: str) -> JSON:
     if len(commit) < _SHORTEST:
         raise ConfigError(
             f"the commit {commit!r} is too short: give at least {_SHORTEST} characters",
-            hint="see the commits: meta-agent show",
+            hint="see the commits: meta-agent log --graph",
         )
     merges = ledger.outcomes("merge", Merge)
     merged = {merge["candidate"] for merge in merges if merge["commit"].startswith(commit)}

@@ -95,7 +95,7 @@ def test_a_run_that_was_killed_and_capped_asks_nothing_twice_and_ends_alike(
         cap = spent + to_come / 2
         for _ in ("it is reached", "it is reached still"):
             cli.evolve(*servers.argv, "--max-usd", f"{cap:.6f}", ok=(4,))
-            assert cli.json("show", "--workspace", str(cli.workspace))["exit_reason"] == "budget"
+            assert cli.json("report", "--workspace", str(cli.workspace))["exit_reason"] == "budget"
             assert 0 < usd_of(cli)[0] <= cap
         result = cli.evolve(*servers.argv, "--max-usd", "20")
         assert len(servers.heard) - recorded(cli) == lost, "what was paid for is not asked again"
@@ -105,7 +105,7 @@ def test_a_run_that_was_killed_and_capped_asks_nothing_twice_and_ends_alike(
 
 def usd_of(cli: Cli) -> tuple[float, float]:
     """What is spent, and which part of it is only held, for calls without an answer."""
-    spend = cli.json("show", "--workspace", str(cli.workspace))["spend"]
+    spend = cli.json("report", "--workspace", str(cli.workspace))["spend"]
     return spend["usd"], sum(row["open_usd"] for row in spend["by_role"].values())
 
 

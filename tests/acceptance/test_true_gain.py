@@ -104,7 +104,7 @@ def test_tokens_and_dollars_are_reported_by_role_and_add_up(ran: Ran) -> None:
 
 def test_the_meta_agent_read_the_evidence_and_no_key(ran: Ran) -> None:
     name = str(ran.cli.workspace)
-    shown = ran.cli("show", "--transcript", "g0/c0/proposer", "--workspace", name).stdout
+    shown = ran.cli("why", "--transcript", "g0/c0/proposer", "--workspace", name).stdout
     assert "HOME=" in shown or "PATH=" in shown, "it did look at its environment"
     assert "[secret]" not in shown
     heard = json.dumps([[call.raw, call.path] for call in (*ran.policy.calls, *ran.team.calls)])
@@ -135,6 +135,6 @@ def test_no_key_is_left_in_anything_the_run_wrote(ran: Ran) -> None:
 
 def test_the_same_command_again_asks_and_pays_nothing(ran: Ran) -> None:
     asked = len(ran.policy.calls), len(ran.team.calls)
-    again = ran.cli.json("show", "--workspace", str(ran.cli.workspace))
+    again = ran.cli.json("report", "--workspace", str(ran.cli.workspace))
     assert again["spend"]["usd"] == ran.result["spend"]["usd"]
     assert (len(ran.policy.calls), len(ran.team.calls)) == asked

@@ -46,8 +46,9 @@ def test_an_agent_is_brought_checked_and_handed_back(
     assert told["harness"] == str(agent)
     assert [row["ok"] for row in told["checks"]] == [True] * 4
     assert "agent.py" in made.stderr  # how it is started was found, and is said
-    again = meta_agent("check", *PROCESS, "--json")
-    assert again.exit_code == 0 and len(json.loads(again.stdout)["checks"]) == 4
+    again = meta_agent("doctor", "--harness", *PROCESS, "--json")
+    rows = [row for row in json.loads(again.stdout)["checks"] if row["name"].startswith("harness:")]
+    assert [row["level"] for row in rows] == ["ok"] * 4
     promoted(HarnessRepo.open(tmp_path / "space" / "harness_repo"), "prompt.md", "Look first.\n")
     done = meta_agent("adopt", "--into", agent, "--json")
     assert done.exit_code == 0 and json.loads(done.stdout)["commits"] == 1

@@ -21,7 +21,7 @@ from meta_agent.core.workspace import init_workspace
 from ..view._sample import write_sample
 from ._command import Done, Runner
 
-COMMANDS = ["evolve", "init", "train", "report", "status", "log", "show", "diff", "why"]
+COMMANDS = ["evolve", "init", "train", "report", "status", "log", "diff", "why"]
 COMMANDS += ["verify", "doctor", "approve", "revert"]
 HEAVY = ("torch", "rich", "pydantic", "jinja2", "git", "docker", "scipy", "numpy", "sqlite3")
 
@@ -75,7 +75,7 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
 
 
 def test_every_command_takes_a_workspace_and_json(meta_agent: Runner, tmp_path: Path) -> None:
-    for command in (*COMMANDS, "tasks check", "sandbox build", "sandbox reap"):
+    for command in (*COMMANDS, "tasks check", "sandbox build", "skills", "doctor"):
         shown = meta_agent(*command.split(), "--help", cwd=tmp_path).stdout
         assert "--workspace" in shown and "--json" in shown, command
     assert meta_agent("--version", cwd=tmp_path).stdout == f"meta-agent {__version__}\n"
@@ -84,7 +84,7 @@ def test_every_command_takes_a_workspace_and_json(meta_agent: Runner, tmp_path: 
 def test_data_commands_print_one_document_and_a_screen_for_people(
     meta_agent: Runner, workspace: Path
 ) -> None:
-    for command in ("report", "show", "status", "log", "why g0/c0", "show g0/c0"):
+    for command in ("report", "status", "log", "why g0/c0"):
         done = meta_agent(*command.split(), "--json", cwd=workspace)
         assert done.document["schema_version"] == 1 and done.stderr == ""
         done = meta_agent(*command.split(), "--workspace", str(workspace), cwd=workspace.parent)

@@ -64,5 +64,5 @@ def test_what_lacks_an_extra_records_nothing(command: str, tmp_path: Path) -> No
 
 
 def test_skills_are_shown(tmp_path: Path) -> None:
-    ran = light("skills", "show", "read-a-leak", cwd=tmp_path)
+    ran = light("skills", "read-a-leak", cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr

@@ -101,18 +101,18 @@ def told(parked: Path) -> Iterator[Path]:
 
 
 def test_without_a_name_the_agents_conversations_are_listed(meta_agent: Runner, told: Path) -> None:
-    rows = meta_agent("show", "--transcript", "--json", cwd=told).document["conversations"]
+    rows = meta_agent("why", "--transcript", "--json", cwd=told).document["conversations"]
     assert [(one["conversation"], one["exchanges"], one["usd"]) for one in rows] == [
         ("g0/analyst", 1, None),
         ("g0/c0/proposer", 2, pytest.approx(0.03)),
     ]
-    shown = meta_agent("show", "--transcript", cwd=told).stdout
+    shown = meta_agent("why", "--transcript", cwd=told).stdout
     assert "g0/c0/proposer" in shown and "2570" in shown
 
 
 def test_a_candidates_conversation_reads_once_through(meta_agent: Runner, told: Path) -> None:
     for name in ("g0/c0", "r1/g0/c0", "11abab", "proposer", "g0/c0/proposer"):
-        shown = meta_agent("show", "--transcript", name, cwd=told).stdout
+        shown = meta_agent("why", "--transcript", name, cwd=told).stdout
         assert shown.count("You improve harnesses.") == 1, name
         parts = ("system", "I look first.", 'calls: shell {"command": "ls"}')
         places = [shown.index(part) for part in parts]
@@ -122,12 +122,12 @@ def test_a_candidates_conversation_reads_once_through(meta_agent: Runner, told: 
 
 
 def test_the_document_has_each_message_once_and_everything(meta_agent: Runner, told: Path) -> None:
-    document = meta_agent("show", "--transcript", "g0/c0", "--json", cwd=told).document
+    document = meta_agent("why", "--transcript", "g0/c0", "--json", cwd=told).document
     first, second = document["conversations"][0]["exchanges"]
     assert [one["role"] for one in first["messages"]] == ["system", "user"]
     assert (second["kept_messages"], second["messages"][0]["content"]) == (3, LONG)
     assert json.loads(first["reply"]["tool_calls"][0]["function"]["arguments"]) == {"command": "ls"}
-    policy = meta_agent("show", "--transcript", "policy", "--json", cwd=told).document
+    policy = meta_agent("why", "--transcript", "policy", "--json", cwd=told).document
     assert [one["conversation"] for one in policy["conversations"]] == ["policy/m/task-1/0"]
-    done = meta_agent("show", "--transcript", "g7/c7", cwd=told)
+    done = meta_agent("why", "--transcript", "g7/c7", cwd=told)
     assert done.returncode == 2 and "g0/analyst, g0/c0/proposer" in done.stderr

@@ -76,7 +76,7 @@ def wrong_pointers(text: str) -> Iterator[str]:
     ("text", "wrong"),
     [
         ("run meta-agent calibrate", ["calibrate"]),
-        ("see: meta-agent skills list", ["skills list"]),
+        ("see: meta-agent tasks list", ["tasks list"]),
         ("meta-agent status --html FILE", ["status --html"]),
         ("the run needs meta-agent and a key", []),
         ("meta-agent report --html FILE", []),

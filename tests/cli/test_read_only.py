@@ -70,7 +70,7 @@ for words in commands:
 
 
 def test_a_read_only_workspace_is_read(workspace: Path) -> None:
-    commands = ("status", "log", "report", "show", "why g0/c1")
+    commands = ("status", "log", "report", "why g0/c1")
     done = as_a_stranger(str(workspace), *commands, code=_EACH)
     assert done.stdout.splitlines() == [f"{words}:1" for words in commands], done.stderr
 

@@ -27,17 +27,17 @@ def theirs(tmp_path: Path) -> Path:
 def test_from_an_empty_folder_to_a_skill_in_a_project(
     tmp_path: Path, theirs: Path, meta_agent: Runner
 ) -> None:
-    listed = meta_agent("skills", "show", "--json", cwd=tmp_path).document["skills"]
+    listed = meta_agent("skills", "--json", cwd=tmp_path).document["skills"]
     assert len(listed) == 13 and {row["origin"] for row in listed} == {"meta-agent"}
     library = ("--library", "theirs")
-    shown = meta_agent("skills", "show", "demo", *library, cwd=tmp_path).stdout
+    shown = meta_agent("skills", "demo", *library, cwd=tmp_path).stdout
     assert "quarantine" in shown and "# Demo" in shown
     (tmp_path / "project").mkdir()
     into = ("--into", "project")
-    done = meta_agent("skills", "export", "revive", *into, "--json", cwd=tmp_path).document
+    done = meta_agent("skills", "revive", *into, "--json", cwd=tmp_path).document
     assert len(done["written"]) == 2 and all(Path(folder).is_dir() for folder in done["written"])
     (theirs / "demo/SKILL.md").write_text(GOOD + "[x](scripts/none.py)\n")
-    refused = meta_agent("skills", "export", "demo", *into, *library, cwd=tmp_path)
+    refused = meta_agent("skills", "demo", *into, *library, cwd=tmp_path)
     assert refused.returncode == 2 and "scripts/none.py" in refused.stderr
 
 

@@ -15,9 +15,9 @@ from ._command import ANYWHERE, Runner
 from ._evolved import Evolved
 
 COMMANDS = (
-    *("diff v1", "diff v0 v1", "show g0/c0", "log --graph", "status", "why g0/c0"),
-    *("report --html page.html", "verify main", "show --transcript", "approve --json", "doctor"),
-    *("check", "adopt --patches out", "adopt --into .", "revert g0/c0"),
+    *("diff v1", "diff v0 v1", "log --graph", "status", "why g0/c0"),
+    *("report --html page.html", "verify main", "why --transcript", "approve --json", "doctor"),
+    *("doctor --harness", "adopt --patches out", "adopt --into .", "revert g0/c0"),
     *("evolve --policy nano --dry-run",),
 )
 SETTINGS = (

@@ -125,12 +125,14 @@ def test_a_domain_with_tasks_of_its_own_is_checked_without_a_file(
 
 
 def test_the_public_sets_are_listed(meta_agent: Runner, tmp_path: Path) -> None:
-    done = meta_agent("tasks", "list", cwd=tmp_path)
+    done = meta_agent("tasks", "check", "--list", cwd=tmp_path)
     assert done.returncode == 0
     names = [line.split()[0] for line in done.stdout.splitlines()]
     categories = [f"bfcl:{category}" for category in CATEGORIES]
     assert names == ["name", *PUBLIC, "reasoning-gym:NAME", *categories]
-    listed = json.loads(meta_agent("tasks", "list", "mbpp", "--json", cwd=tmp_path).stdout)
+    listed = json.loads(
+        meta_agent("tasks", "check", "mbpp", "--list", "--json", cwd=tmp_path).stdout
+    )
     assert listed["sets"][0]["licence"] == "CC-BY-4.0"
 
 

@@ -25,7 +25,14 @@ pathlib.Path({mark!r}).touch()
 def grade(task, answer):
     return answer == task["gold"]
 """
-LOOKS = ("doctor", "evolve --dry-run --policy openai/m", "status", "log", "tasks list", "why main")
+LOOKS = (
+    "doctor",
+    "evolve --dry-run --policy openai/m",
+    "status",
+    "log",
+    "tasks check --list",
+    "why main",
+)
 
 
 @pytest.fixture

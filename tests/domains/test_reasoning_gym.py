@@ -138,7 +138,8 @@ def test_a_list_where_the_library_evaluates_still_counts(
 def test_what_the_library_refuses_is_a_sentence(generators: str, message: str) -> None:
     with pytest.raises(ConfigError, match="reasoning-gym") as error:
         tasks_of(generators, PYTHON)
-    assert message in str(error.value) and error.value.hint == "meta-agent tasks list reasoning-gym"
+    assert message in str(error.value)
+    assert error.value.hint == "meta-agent tasks check reasoning-gym --list"
 
 
 @needs_library

@@ -27,7 +27,7 @@ NANO = Path(str(resources.files("meta_agent.domains.nano") / "checkpoints/swe"))
 def workspace(tmp_path: Path, meta_agent: Runner) -> Path:
     """The recorded run, with weights where its ledger says they are."""
     place = unpacked(tmp_path / FOLDER)
-    told = meta_agent("show", "--json", cwd=place.root).document
+    told = meta_agent("report", "--json", cwd=place.root).document
     shutil.copytree(NANO, tmp_path / told["product"]["weights"])
     return place.root
 

@@ -40,7 +40,7 @@ def test_a_model_that_was_not_fetched_names_the_command() -> None:
     with pytest.raises(ConfigError) as refused:
         hf_place("smollm2")
     assert "not on this machine" in str(refused.value)
-    assert refused.value.hint == "meta-agent models get smollm2"
+    assert refused.value.hint == "meta-agent doctor --policy smollm2 --fetch"
 
 
 def test_an_unknown_name_lists_those_that_there_are() -> None:

@@ -133,7 +133,7 @@ class HarborDomain(FileTasks):
                         raise
                     raise ConfigError(
                         f"{task.key}: {error}",
-                        hint=f"meta-agent tasks images {self.path} --domain harbor --pull",
+                        hint=f"meta-agent tasks check {self.path} --domain harbor --pull",
                     ) from error
 
     def _hash(self) -> str:

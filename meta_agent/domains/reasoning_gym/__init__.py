@@ -25,6 +25,7 @@ from meta_agent.domains.graded._workers import Workers
 
 GUEST: Final = Path(__file__).with_name("reasoning_gym_guest.py")
 FORM: Final = "reasoning-gym:NAME[:PARAMETER=VALUE...][,NAME...]"
+_LISTED: Final = "meta-agent tasks check reasoning-gym --list"
 _MAKE_SEC: Final = 120.0
 """The time limit of making tasks; the memory limit is that of a sandbox."""
 _GENERATED_SEED: Final = 1_000_000_000
@@ -86,7 +87,7 @@ class ReasoningGymDomain(GradedDomain):
         if not new:
             raise ConfigError(
                 f"the recipe's generate is {declared!r}, which makes no task that is new",
-                hint="choose other generators or parameters: meta-agent tasks list reasoning-gym",
+                hint=f"choose other generators or parameters: {_LISTED}",
             )
         return [
             Fields(Path("generate"), at, {**row, "key": f"generated-{at}", "split": "train"})
@@ -138,9 +139,7 @@ def _answer(spec: Mapping[str, JSON], python: str, question: Any) -> Any:
     except GraderError as error:
         missing = "is not installed" in str(error)
         hint = f"{install('reasoning-gym')}, or --python PATH of a Python that has it"
-        raise ConfigError(
-            str(error), hint=hint if missing else "meta-agent tasks list reasoning-gym"
-        ) from error
+        raise ConfigError(str(error), hint=hint if missing else _LISTED) from error
     finally:
         workers.close()
 

@@ -26,8 +26,8 @@ _CONFIG: Final = "config.json"
 def hf_place(name: str) -> Path:
     """Returns a model's folder; a model of the Hugging Face hub is downloaded first.
 
-    `name` is a folder, ORG/NAME[@REVISION], or a name that `meta-agent models get` takes. Raises
-    ConfigError if there is no such model.
+    `name` is a folder, ORG/NAME[@REVISION], or the name of a pretrained model. Raises ConfigError
+    if there is no such model.
     """
     folder = Path(name).expanduser()
     if name in PRETRAINED and not folder.is_dir():

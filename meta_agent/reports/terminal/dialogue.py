@@ -104,7 +104,7 @@ def dialogues(conversations: Iterable[Conversation]) -> RenderableType:
 
 
 def listing_json(run: str, conversations: Iterable[Conversation]) -> dict[str, Any]:
-    """Returns the document of `show --transcript --json`: one row for each conversation."""
+    """Returns the document of `why --transcript --json`: one row for each conversation."""
     rows = [
         {
             "conversation": conversation.name,
@@ -121,7 +121,7 @@ def listing_json(run: str, conversations: Iterable[Conversation]) -> dict[str, A
 
 
 def dialogues_json(run: str, conversations: Iterable[Conversation]) -> dict[str, JSON]:
-    """Returns the document of `show NAME --transcript --json`, without repeated messages."""
+    """Returns the document of `why NAME --transcript --json`, without repeated messages."""
     rows = [
         {
             "conversation": conversation.name,

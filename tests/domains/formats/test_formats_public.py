@@ -81,7 +81,7 @@ def test_one_file_is_dealt_by_hash(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("gsm8", "a public set gsm8; the nearest set is gsm8k", "tasks list"),
+        ("gsm8", "a public set gsm8; the nearest set is gsm8k", "tasks check --list"),
         ("gsm8k=nowhere", "does not exist", ""),
         ("gsm8k={given}", "no file for the split test", "test.jsonl"),
         ("terminal-bench", "is not on the Hugging Face hub", "git clone"),

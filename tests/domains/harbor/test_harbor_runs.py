@@ -129,7 +129,7 @@ def test_that_command_makes_the_images_that_can_be_made_here(
     tmp_path: Path, meta_agent: Any
 ) -> None:
     write_task(tmp_path, "one")
-    asked = ("tasks", "images", str(tmp_path), "--domain", "harbor", "--json")
+    asked = ("tasks", "check", str(tmp_path), "--images-only", "--domain", "harbor", "--json")
     assert set(meta_agent(*asked, cwd=tmp_path).document["images"]) == {"one"}
 
 
