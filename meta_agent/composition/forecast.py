@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from meta_agent.composition.inputs import first_harness, load_run_domain
 from meta_agent.composition.opening import name_of
@@ -33,15 +33,24 @@ from meta_agent.core.protocols import JSON, Domain, HarnessTree, Role
 from meta_agent.core.workspace import SETTINGS_FILE, open_workspace, require_fitting
 from meta_agent.llm_clients.asking.client import prices_in_use, recording_of
 from meta_agent.llm_clients.asking.estimate import (
+    ASSUMED,
     TOO_COARSE,
     Detectable,
     Estimate,
+    Habits,
+    Range,
     estimate,
     too_coarse,
 )
 from meta_agent.llm_clients.asking.measured import Taken, conversations_of
 from meta_agent.llm_clients.asking.prices import Price
 from meta_agent.policies.training.devices import Device
+
+_READ_TASKS: Final = 64
+_CHARS_A_TOKEN: Final = 4
+_FEWEST_PROMPT: Final = 100
+_MOST_PROMPT: Final = 800
+"""Tokens that a harness adds to a task's text: instructions alone, or with worked examples."""
 
 
 class Work(NamedTuple):
@@ -106,7 +115,8 @@ def forecast(config: RunConfig, planned: list[Device] | None = None) -> Forecast
     enough = tasks_to_detect(plan, TOO_COARSE) if too_coarse(effect.effect) else None
     least = Detectable(effect.effect, effect.words, enough)
     prices = prices_in_use(config)
-    spending = estimate(config, plan, prices, least, _recorded_amounts(config, prices))
+    recorded = _recorded_amounts(config, prices)
+    spending = estimate(config, plan, prices, least, recorded, habits_of(domain))
     if not planned and (refused := refusal(config, contacts=False)):
         words = f"this machine would refuse to start it: {refused}"
         spending = replace(spending, warnings=(*spending.warnings, words))
@@ -125,6 +135,27 @@ def _work(config: RunConfig, plan: Plan, domain: Domain, tree: HarnessTree | Non
         return None
     attempts = config.budget or plan_attempts(plan, tree)
     return Work(attempts, attempts * domain.ceilings.max_context_tokens)
+
+
+def habits_of(domain: Domain) -> Mapping[Role, Habits]:
+    """Returns what attempts are like at tasks that offer no tool but to hand an answer in.
+
+    Their length follows from the tasks' own text. Of other tasks nothing is known: {}.
+    """
+    views = [task.view for task in domain.tasks("search")[:_READ_TASKS]]
+    if not views or any(set(_listed(view.get("tools"))) - {"submit"} for view in views):
+        return {}
+    texts = [len(str(view.get("prompt") or view)) / _CHARS_A_TOKEN for view in views]
+    tokens = sum(texts) / len(texts)
+    usual = ASSUMED["policy"]
+    most = min(usual.output_tokens.high, domain.ceilings.max_tokens_per_turn)
+    written = Range(min(usual.output_tokens.low, most), most)
+    asked_tokens = Range(tokens + _FEWEST_PROMPT, 3 * tokens + _MOST_PROMPT)
+    return {"policy": Habits(Range(1, 2), asked_tokens, written)}
+
+
+def _listed(value: JSON) -> Sequence[str]:
+    return value if isinstance(value, list | tuple) else ()
 
 
 def _recorded_amounts(

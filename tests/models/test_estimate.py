@@ -164,7 +164,7 @@ def test_five_measured_attempts_narrow_the_forecast(frozen: RunConfig, tmp_path:
     )
     assert (assumed.measured, measured.measured) == (0, 5)
     assert measured.usd and assumed.usd
-    assert measured.usd.high / measured.usd.low < assumed.usd.high / assumed.usd.low / 5
+    assert measured.usd.high / measured.usd.low < assumed.usd.high / assumed.usd.low / 2
     most = measured.conversations.high
     assert 8 * most < measured.calls.high < 11 * most
     # 1.25 dollars a million tokens in, a tenth of that from the cache, 10 a million out.
@@ -191,3 +191,12 @@ def test_nine_of_ten_runs_lie_in_the_interval() -> None:
         low, high = interval(lengths[:5].tolist(), 60)
         inside += low <= lengths[5:].sum() <= high
     assert 0.8 <= inside / 400 <= 0.98
+
+
+def test_a_product_of_two_guesses_is_narrower_than_their_ends() -> None:
+    product = Range(1, 4).times(Range(10, 40))
+    assert product.low * product.high == pytest.approx(1 * 10 * 4 * 40)
+    assert 10 < product.low < product.high < 160
+    assert Range(3, 3).times(Range(2, 5)) == Range(pytest.approx(6), pytest.approx(15))  # type: ignore[arg-type]
+    assert Range(0, 2).times(Range(3, 4)) == Range(0, 8)
+    assert Range(2, 9).below(5) == Range(2, 5) and Range(2, 9).below(None) == Range(2, 9)

@@ -1,8 +1,8 @@
 """What a run will probably cost, and the smallest gain that it could prove, before it starts.
 
 Conversations follow from the plan. How long a conversation is, is assumed until the workspace holds
-a few; from then on it is measured (`measured.py`). Both are ranges. Of an assumption the low end
-takes most of the input from the provider's cache, the high end none of it.
+a few; from then on it is measured (`measured.py`). Both are likely ranges, no bounds. Of an
+assumption the low end takes most of the input from the provider's cache, the high end none of it.
 
 Does not cover: what a model will really write. This is a forecast; `--max-usd` is the limit.
 """
@@ -43,8 +43,21 @@ class Range:
         return Range(self.low + other.low, self.high + other.high)
 
     def times(self, other: Range) -> Range:
-        """Returns the product of two ranges of positive numbers: low times low, high times high."""
-        return Range(self.low * other.low, self.high * other.high)
+        """Returns the likely range of a product of two independent positive numbers.
+
+        Both are taken as log-normal, so their spreads add as squares: it is not likely that each
+        is at its end at once. A range from 0 is multiplied end by end.
+        """
+        if min(self.low, other.low) <= 0:
+            return Range(self.low * other.low, self.high * other.high)
+        middle = math.sqrt(self.low * self.high * other.low * other.high)
+        spreads = (math.log(each.high / each.low) / 2 for each in (self, other))
+        spread = math.exp(math.hypot(*spreads))
+        return Range(middle / spread, middle * spread)
+
+    def below(self, most: float | None) -> Range:
+        """Returns the range with neither end above `most`; None limits nothing."""
+        return self if most is None else Range(min(self.low, most), min(self.high, most))
 
 
 class Detectable(NamedTuple):
@@ -125,6 +138,7 @@ def estimate(
     prices: Mapping[Role, Price | None],
     least: Detectable,
     taken: Mapping[Role, Sequence[Taken]] = MappingProxyType({}),
+    habits: Mapping[Role, Habits] = MappingProxyType({}),
 ) -> Estimate:
     """Returns the forecast of a run's cost and of the smallest gain that it can prove.
 
@@ -134,10 +148,13 @@ def estimate(
         prices: the price of each role that asks a model; None if it is unknown.
         least: the smallest gain that the run can prove.
         taken: calls, tokens and cost of recorded conversations, by role, for better figures.
+        habits: what conversations of a role are like, where the tasks say more than `ASSUMED`.
     """
     asking = {} if config.meta_model.startswith(REPLAY) else prices
     roles = {
-        role: _of_role(config, plan, role, price, taken.get(role, ()))
+        role: _of_role(
+            config, plan, role, price, taken.get(role, ()), habits.get(role, ASSUMED[role])
+        )
         for role, price in asking.items()
     }
     planned = plan.generations * config.candidates
@@ -162,7 +179,12 @@ def estimate(
 
 
 def _of_role(
-    config: RunConfig, plan: Plan, role: Role, price: Price | None, taken: Sequence[Taken]
+    config: RunConfig,
+    plan: Plan,
+    role: Role,
+    price: Price | None,
+    taken: Sequence[Taken],
+    habits: Habits,
 ) -> RoleEstimate:
     conversations = _conversations(config, plan, role)
     model, source = config.model_of(role), price.source if price else None
@@ -174,7 +196,6 @@ def _of_role(
         amounts = [row.usd for row in taken if row.usd is not None]
         usd = _measured(amounts, conversations) if price else None
         return RoleEstimate(model, conversations, calls, read, written, usd, source, len(taken))
-    habits = ASSUMED[role]
     calls = conversations.times(habits.exchanges)
     return RoleEstimate(
         model,

@@ -18,7 +18,8 @@ from meta_agent.reports.run_sections import settings_table
 from meta_agent.reports.sections import Facts, Section, Table, Words, present
 from meta_agent.reports.terminal.paint import painted
 
-_COLUMNS = ("role", "model", "calls", "tokens in", "tokens out", "US$", "based on", "price from")
+_SECONDS_A_CALL = (2, 8)
+_COLUMNS = ("role", "model", "calls", "tokens in", "tokens out", "US$", "based on")
 
 
 def forecast(
@@ -40,7 +41,8 @@ def forecast(
     by_role = Table(_COLUMNS, list(_by_role(estimate)), numbers=range(2, 6), whole=(0,))
     tasks = ", ".join(f"{plan[split]:,} {split}" for split in ("search", "confirm", "vault"))
     facts = [("tasks that are used", tasks)]
-    facts += [*_calls(estimate), *_effect(estimate), *_trainings(plan, step_attempts)]
+    facts += [*_calls(estimate, config.get("max_usd")), *_time(estimate, config)]
+    facts += [*_effect(estimate), *_trainings(plan, step_attempts)]
     if memory is not None:
         facts.append(("memory of a training", f"{gib(memory.total)}: {by_part(memory)}"))
         facts.append(("trainings at once", str(workers)))
@@ -64,25 +66,47 @@ def forecast(
 
 def _by_role(estimate: Estimate) -> Iterator[tuple[str, ...]]:
     for role, calls in estimate.roles.items():
-        price = Path(calls.price_source or "price unknown").name  # of a file the name says enough
         sizes = (span(size) for size in (calls.calls, calls.input_tokens, calls.output_tokens))
         basis = f"{calls.measured} measured" if calls.measured else "assumed"
-        yield role, calls.model, *sizes, money(calls.usd), basis, price
+        yield role, calls.model, *sizes, money(calls.usd), basis
 
 
-def _calls(estimate: Estimate) -> Iterator[tuple[str, str]]:
+def _calls(estimate: Estimate, cap_usd: Any) -> Iterator[tuple[str, str]]:
     if not estimate.roles:
         yield "model calls", "none: no model behind a server is asked"
         return
     yield "model calls", span(estimate.calls)
     yield "tokens", span(estimate.tokens)
-    yield "price", money(estimate.usd)
+    price = money(estimate.usd)
+    if estimate.usd and isinstance(cap_usd, int | float) and cap_usd < estimate.usd.high:
+        price = f"{money(estimate.usd.below(cap_usd))}, the cap; without it up to "
+        price += dollars(estimate.usd.high)
+    yield "price", price
     if not any(role.measured for role in estimate.roles.values()):
         yield (
             "",
             "nothing is measured yet. To narrow the range, start the run, press Ctrl-C once after "
             "five attempts and ask again; the same command then continues at no further cost",
         )
+    sources = (role.price_source for role in estimate.roles.values())
+    names = sorted({Path(source).name for source in sources if source})  # a file by its name
+    if names:
+        yield "prices from", ", ".join(names)
+
+
+def _time(estimate: Estimate, config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yields the minutes of a run whose policy is behind a server."""
+    policy = estimate.roles.get("policy")
+    if policy is None:
+        return
+    at_once = int(config.get("concurrency") or 1)
+    low, high = (
+        calls * sec / 60 / at_once
+        for calls, sec in zip((policy.calls.low, policy.calls.high), _SECONDS_A_CALL, strict=True)
+    )
+    words = f"{max(low, 1):,.0f} to {max(high, 1):,.0f} minutes of attempts"
+    seconds = " to ".join(map(str, _SECONDS_A_CALL))
+    yield "time", f"{words}, {at_once} at a time, assuming {seconds} seconds a call"
 
 
 def _effect(estimate: Estimate) -> Iterator[tuple[str, str]]:
