@@ -33,7 +33,7 @@ def doctor(
     ] = False,
     harness: Annotated[
         bool,
-        typer.Option("--harness", help="Also start the workspace's harness once, without a model."),
+        typer.Option("--harness", help="Only start the workspace's harness once, without a model."),
     ] = False,
     fetch: Annotated[
         bool, typer.Option("--fetch", help="First download the --policy, such as smollm2.")

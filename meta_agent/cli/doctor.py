@@ -84,7 +84,8 @@ def examine(
 ) -> Health:
     """Checks what a run needs of this machine and, if `live`, of servers; returns the results.
 
-    With `harness` it starts the workspace's harness once. `removed` names what was just removed.
+    With `harness` it starts the workspace's harness once and checks nothing else. `removed` names
+    what was just removed.
     """
     checks: tuple[tuple[str, Callable[[RunConfig], Iterator[Row]]], ...] = (
         ("python", _python),
@@ -102,11 +103,11 @@ def examine(
         ("executor", _executor),
         ("vllm", _vllm),
         *((("servers", _servers), ("nodes", _nodes)) if live else ()),
-        *((("harness", _harness),) if harness else ()),
         ("start", _start),
         ("real models", _real_thing),
     )
-    rows = tuple(row for name, check in checks for row in _guarded(name, check, config))
+    chosen = (("harness", _harness),) if harness else checks
+    rows = tuple(row for name, check in chosen for row in _guarded(name, check, config))
     return Health((*(Row("removed", "ok", name) for name in removed), *rows))
 
 

@@ -178,3 +178,9 @@ def inline(page: Path) -> Iterator[list[str]]:
             or (first in known.commands and "--" in rest)
         ):
             yield shlex.split(span)
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/how-to").glob("*.md")), ids=lambda p: p.stem)
+def test_a_how_to_page_begins_with_what_to_type_or_write(page: Path) -> None:
+    first = next(blocks(page))
+    assert first.line <= 14 and first.language in {"bash", "python", "toml"}, first
