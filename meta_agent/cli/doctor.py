@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from meta_agent.cli._trust import programs
 from meta_agent.core.config import RunConfig
-from meta_agent.core.distribution import install
+from meta_agent.core.distribution import RUN_NEEDS, install
 from meta_agent.core.errors import ConfigError, MetaAgentError
 from meta_agent.core.protocols import JSON
 from meta_agent.core.workspace import SETTINGS_FILE
@@ -119,6 +119,10 @@ def _guarded(
         yield from check(config)
     except MetaAgentError as error:
         yield Row(name, "fail", str(error), error.hint or "")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in RUN_NEEDS:
+            raise
+        yield Row(name, "fail", f"the package {error.name} is not installed", install("run"))
 
 
 def _python(config: RunConfig) -> Iterator[Row]:

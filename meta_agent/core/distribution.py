@@ -17,7 +17,7 @@ from meta_agent.core.errors import PreflightError
 NAME: Final = "meta-agent-loop"  # on the public index `meta-agent` is somebody else's
 # Reading and reporting need none of these.
 RUN_NEEDS: Final = frozenset(
-    {"anthropic", "docker", "git", "jsonschema", "litellm", "openai", "scipy"}
+    {"anthropic", "docker", "git", "jsonschema", "litellm", "openai", "scipy", "tenacity"}
 )
 
 

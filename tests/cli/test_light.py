@@ -63,6 +63,13 @@ def test_what_lacks_an_extra_records_nothing(command: str, tmp_path: Path) -> No
     assert not (tmp_path / "new").exists()
 
 
+def test_doctor_says_what_to_install(tmp_path: Path) -> None:
+    ran = light("doctor", "--policy", "openai/m", "--json", cwd=tmp_path)
+    assert ran.returncode == 3, ran.stderr
+    failed = [row for row in json.loads(ran.stdout)["checks"] if row["level"] == "fail"]
+    assert failed and all(re.search(r"pip install .*\[run\]", row["fix"]) for row in failed)
+
+
 def test_skills_are_shown(tmp_path: Path) -> None:
     ran = light("skills", "read-a-leak", cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
