@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from meta_agent.cli import doctor
-from meta_agent.cli.doctor import Health, Row, examine
+from meta_agent.cli import _sandbox_rows, doctor
+from meta_agent.cli._sandbox_rows import Row
+from meta_agent.cli.doctor import Health, examine
 from meta_agent.composition import inputs, placing
 from meta_agent.core.distribution import install
 from meta_agent.core.errors import PreflightError
@@ -39,7 +40,7 @@ def health(tmp_path_factory: pytest.TempPathFactory) -> Health:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaves the sandbox probe out where it is not what is tested."""
-    monkeypatch.setattr(doctor, "_tried_sandbox", lambda: (False, False))
+    monkeypatch.setattr(_sandbox_rows, "_tried_sandbox", lambda: (False, False))
 
 
 def row(health: Health, name: str) -> Row:
@@ -172,7 +173,7 @@ def test_an_old_engine_an_old_runc_and_old_control_groups_are_named(
     asked = _engine.Engine("docker")
     vars(asked)["api"] = SimpleNamespace(info=lambda: says)
     facts = asked.facts()
-    found = doctor._engine(EngineStatus(facts.version, runc=facts.runc, cgroup=facts.cgroup))
+    found = _sandbox_rows._engine(EngineStatus(facts.version, runc=facts.runc, cgroup=facts.cgroup))
     assert found.level == ("warn" if named else "ok")
     assert all(name in found.fix for name in named)
     assert [name in found.fix for name in ("Docker", "runc", "cgroup v2")] == [
@@ -185,7 +186,7 @@ def test_the_network_row_has_a_positive_control(monkeypatch: pytest.MonkeyPatch)
     """The probe that must fail inside succeeds outside: it can tell the difference."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
-        done = subprocess.run([sys.executable, "-c", doctor._REACH, port], check=False)
+        done = subprocess.run([sys.executable, "-c", _sandbox_rows._REACH, port], check=False)
     assert done.returncode == 0
 
 
