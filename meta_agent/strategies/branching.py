@@ -305,7 +305,8 @@ class _Forest:
             self._watch(tested)
         elif tested.vetoed:
             self._stop(candidate, stopped(tested.findings))
-            self._fail(origin, members, _first_veto(tested))
+            veto = next(f.code for f in tested.findings if f.severity == "veto")
+            self._fail(origin, members, veto)
         elif not search_pays(run, one_cell(run.plan, self._tree(parent))):
             self._pending[candidate.id] = candidate, "never tried: the search's budget was spent"
         else:
@@ -405,7 +406,3 @@ class _Forest:
     def _solved(self, arm: ArmRef | None) -> frozenset[str]:
         rows = self._run.lab.rows(arm).rows() if arm else ()
         return frozenset(row.task_key for row in rows if row.clean)
-
-
-def _first_veto(tested: Tested) -> str:
-    return next(f.code for f in tested.findings if f.severity == "veto")

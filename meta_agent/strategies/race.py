@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 
 from meta_agent.core.errors import CandidateError
 from meta_agent.core.gate import Arm, Finding, effect, pair
-from meta_agent.core.gate.race import TERMS, Buy, Chance, Race, Terms
+from meta_agent.core.gate.race import TERMS, Buy, Race, Terms
 from meta_agent.core.lab.live import ArmRef, Evaluated, Trained
 from meta_agent.core.lab.measured import Part
 from meta_agent.core.ledger import crash_point
@@ -345,17 +345,12 @@ class Course:
         by_task = {row.task_key: row.clean for row in rows}
         order = run.lab.order_of(SEARCH, run.plan.search, run.plan.order)
         word, chance = self.race.record(buy, (by_task.get(order[at]) for at in buy.tasks))
-        record = self._block_record(buy, name, word, chance, evaluation)
+        record = {"of": name, "kind": buy.kind, "word": word, "clean": evaluation.clean}
+        record |= {"attempts": evaluation.planned, "made": self.race.attempts(buy.version)}
+        record |= chance._asdict() if chance else {}
         about = name.removeprefix(f"{run.id}/") + self._name * bool(buy.version)
         key = f"race/{about}/{len(self._bought[buy.version])}"
         return run.once(key, "race", {"commit": version.commit}, lambda: record), evaluation
-
-    def _block_record(
-        self, buy: Buy, name: str, word: str, chance: Chance | None, evaluation: Evaluated
-    ) -> JSON:
-        record = {"of": name, "kind": buy.kind, "word": word, "clean": evaluation.clean}
-        record |= {"attempts": evaluation.planned, "made": self.race.attempts(buy.version)}
-        return record | (chance._asdict() if chance else {})
 
     def _rows(self, number: int, evaluations: Iterable[Evaluated]) -> Arm:
         return self._run.lab.rows(self._ref(number, list(evaluations)))

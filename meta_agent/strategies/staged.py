@@ -156,7 +156,8 @@ class _Training:
         leg = train_leg(run, number, self._tried.version, start.weights, self._metrics)
         if leg is None or leg.harm:
             if self._tried is not start.stand:
-                self._return_lead(f"leg/{number}/back", start.stand)
+                stays, last = start.stand, max(self.read)
+                move_lead(run, f"leg/{number}/back", last, stays.version.commit, stays.candidates)
             self._tried = start.stand
             return leg
         self._stays = Point(self._tried, leg.end)
@@ -170,9 +171,6 @@ class _Training:
         clean, best = leg.end.evaluation.clean, self._best.weights.evaluation.clean
         is_as_small = len(self._tried.members) <= len(self._best.stand.members)
         return clean > best or (clean == best and is_as_small)
-
-    def _return_lead(self, name: str, stand: Stand) -> None:
-        move_lead(self._run, name, max(self.read), stand.version.commit, stand.candidates)
 
     # --- edits between two legs ------------------------------------------------------------------
 
@@ -222,13 +220,10 @@ class _Training:
             return course.decide(member)
         if factors & BY_BACKTEST and (refusal := backtest(self._run, member.tested)):
             return undecided(refusal)
-        if factors & {"data", "recipe"} and self._has_trial(course):
+        new = course.tip.candidates[len(self._stays.stand.members) :]
+        if factors & {"data", "recipe"} and any(c.factor in ("data", "recipe") for c in new):
             return undecided("one edit of curriculum or recipe at a time is tried by a leg")
         return course.decide(member, unscreened="scaffold" not in factors)
-
-    def _has_trial(self, course: Course) -> bool:
-        new = course.tip.candidates[len(self._stays.stand.members) :]
-        return any(candidate.factor in ("data", "recipe") for candidate in new)
 
 
 def about(candidate: Candidate) -> set[Factor]:

@@ -163,7 +163,12 @@ class Lab:
                         trees[name], base, split=split, limit=limit, samples=some, part=part
                     )
                 evaluations[name].append(evaluation)
-        return [_arm_of_blocks(name, tree, evaluations[name]) for name, tree in trees.items()]
+        arms = []
+        for name, tree in trees.items():
+            planned = sum(evaluation.planned for evaluation in evaluations[name])
+            shards = [evaluation.shard for evaluation in evaluations[name]]
+            arms.append(ArmRef(name, planned, reward_hash(tree), {0: shards}))
+        return arms
 
     def _turns(
         self, samples: int, extra: int, split: Split, limit: int, order: str
@@ -432,13 +437,6 @@ class Lab:
 
     def _label_of(self, tree: HarnessTree) -> str:
         return self._labels.get(behaviour_hash(tree), tree.commit[:10])
-
-
-def _arm_of_blocks(name: str, tree: HarnessTree, evaluations: Sequence[Evaluated]) -> ArmRef:
-    planned = sum(evaluation.planned for evaluation in evaluations)
-    return ArmRef(
-        name, planned, reward_hash(tree), {0: [evaluation.shard for evaluation in evaluations]}
-    )
 
 
 def _pack_hash(tree: HarnessTree) -> str:

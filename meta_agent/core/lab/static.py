@@ -133,8 +133,14 @@ def _parsed_file(path: str, text: str, contract: HarnessContract) -> Iterator[Fi
         if isinstance(tree, str):
             yield _finding("python_syntax", "veto", f"{path}: {tree}")
         else:
-            yield from _missing_names(path, tree, contract)
-            yield from _suspects(path, tree)
+            missing = [name for name in _required(path, contract) if name not in _top_level(tree)]
+            if missing:
+                message = f"{path} does not define {', '.join(missing)}"
+                yield _finding("missing_name", "veto", message)
+            places = [f"line {line}: {what}" for line, what in sorted(_odd_nodes(tree))]
+            if places:
+                message = f"{path} reaches outside its part: {places[0]}"
+                yield _finding("suspect_code", "warn", message, places[:10])
     else:
         yield from _data_file(path, text)
 
@@ -160,12 +166,6 @@ def _python(text: str) -> ast.Module | str:
         return f"{type(error).__name__}: {error}"
 
 
-def _missing_names(path: str, tree: ast.Module, contract: HarnessContract) -> Iterator[Finding]:
-    missing = [name for name in _required(path, contract) if name not in _top_level(tree)]
-    if missing:
-        yield _finding("missing_name", "veto", f"{path} does not define {', '.join(missing)}")
-
-
 def _required(path: str, contract: HarnessContract) -> tuple[str, ...]:
     name = path.rsplit("/", 1)[-1]
     if contract.entry is not None and path == contract.entry[0]:
@@ -186,13 +186,6 @@ def _top_level(tree: ast.Module) -> set[str]:
         else:
             names |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
     return names
-
-
-def _suspects(path: str, tree: ast.Module) -> Iterator[Finding]:
-    places = [f"line {line}: {what}" for line, what in sorted(_odd_nodes(tree))]
-    if places:
-        message = f"{path} reaches outside its part: {places[0]}"
-        yield _finding("suspect_code", "warn", message, places[:10])
 
 
 def _odd_nodes(tree: ast.Module) -> Iterator[tuple[int, str]]:

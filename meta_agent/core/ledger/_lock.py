@@ -35,7 +35,10 @@ class OwnerLock:
         if not _acquire(self._fd):
             owner = _read_owner(self._fd)
             self.close()
-            raise _already_owned(ledger_path, owner)
+            raise PreflightError(
+                f"another run (process {owner}) is working in {ledger_path.parent}",
+                hint=f"meta-agent status --workspace {ledger_path.parent}",
+            )
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, str(os.getpid()).encode(), 0)
 
@@ -78,13 +81,6 @@ def _acquire(fd: int) -> bool:
 
 def _read_owner(fd: int) -> str:
     return os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
-
-
-def _already_owned(ledger_path: Path, owner: str) -> PreflightError:
-    return PreflightError(
-        f"another run (process {owner}) is working in {ledger_path.parent}",
-        hint=f"meta-agent status --workspace {ledger_path.parent}",
-    )
 
 
 class StepLocks:

@@ -323,7 +323,9 @@ def _terms(run: Run, tree: HarnessTree, reading: Reading, generation: int) -> It
         yield _exam_terms(plan) if plan.race else _proof_terms(plan)
         return
     if plan.race:
-        yield from _race_terms(run, generation)
+        yield _race_sentence(plan.race, plan)
+        yield _rounds(run, generation)
+        yield _exam_terms(plan)
         return
     if not _bundled(run):
         yield (
@@ -376,13 +378,6 @@ def _staged_terms(run: Run) -> Iterator[str]:
             "schedule or a warm-up of the recipe acts within each leg."
         )
     yield _exam_terms(plan)
-
-
-def _race_terms(run: Run, generation: int) -> Iterator[str]:
-    """Yields how a race ranks edits and what it claims."""
-    yield _race_sentence(run.plan.race, run.plan)
-    yield _rounds(run, generation)
-    yield _exam_terms(run.plan)
 
 
 def _race_sentence(attempts: int, plan: Plan) -> str:

@@ -6,11 +6,10 @@ and decides nothing. Its author gets text without any number that varies between
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from meta_agent.core.errors import CandidateError, ConfigError
-from meta_agent.core.gate import Finding
 from meta_agent.core.history import candidate_message
 from meta_agent.core.lab.fair import fairly
 from meta_agent.core.loop.verbs._experiments import Experiments, checked
@@ -43,8 +42,8 @@ class Host(Experiments):
         """Reports what static checks and, after them, stored rollouts say of an edited harness."""
         findings = checked(self.run, self.collected, tree)
         vetoed = any(finding.severity == "veto" for finding in findings)
-        text = _finding_lines(findings) or "Static checks and contract tests pass."
-        return Rehearsal(not vetoed, text)
+        lines = (f"{f.severity}: {f.code}: {f.message}" for f in findings)
+        return Rehearsal(not vetoed, "\n".join(lines) or "Static checks and contract tests pass.")
 
     def replay(self, tree: HarnessTree) -> Rehearsal:
         """Reports how a changed harness's reward and filter rank the stored training rollouts."""
@@ -61,10 +60,6 @@ class Host(Experiments):
 
     def stopping(self) -> bool:
         return self.run.stopping()
-
-
-def _finding_lines(findings: Sequence[Finding]) -> str:
-    return "\n".join(f"{f.severity}: {f.code}: {f.message}" for f in findings)
 
 
 def _lines(name: str, value: JSON) -> Iterator[str]:

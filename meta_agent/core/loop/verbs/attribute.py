@@ -101,13 +101,11 @@ _FROZEN: Final[Mapping[str, Mapping[str, float]]] = {"harness": {"old_new": 1.0,
 def _effects(cells: Mapping[str, _Cell], tasks: Sequence[str]) -> JSON:
     contrasts = _CONTRASTS if len(cells) == 4 else _FROZEN
     return {
-        name: _interval([_contrast(cells, signs, task) for task in tasks])
-        for name, signs in contrasts.items()
+        effect: _interval(
+            [math.fsum(sign * cells[cell][task] for cell, sign in signs.items()) for task in tasks]
+        )
+        for effect, signs in contrasts.items()
     }
-
-
-def _contrast(cells: Mapping[str, _Cell], signs: Mapping[str, float], task: str) -> float:
-    return math.fsum(sign * cells[name][task] for name, sign in signs.items())
 
 
 def _interval(values: Sequence[float]) -> JSON:

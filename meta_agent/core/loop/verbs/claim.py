@@ -145,18 +145,13 @@ def _look(run: Run, sides: Sides, purchase: Purchase) -> Judged:
     after = run.lab.arm(
         "found", trees[1], seeds=seeds, steps=plan.steps, split=SPLIT, limit=plan.confirm
     )
-    refs, search_gain = (before, after), _in_search(run, trees)
-    return _judged(
-        run, "harness", refs, course=course, look=pairs, final=purchase.final, elsewhere=search_gain
-    )
-
-
-def _in_search(run: Run, trees: tuple[HarnessTree, HarnessTree]) -> tuple[float, ...]:
-    """Returns the gain on the search split (seed 0), so that the gate can see a collapse there."""
-    plan = run.plan
+    # The gain of seed 0 on the search split, so that the gate can see a collapse there.
     jobs = [Job(tree, 0, plan.steps, "search", plan.search) for tree in trees]
-    before, after = (run.lab.measure(job) for job in jobs)
-    return (after.clean_success - before.clean_success,)
+    shares = [run.lab.measure(job).clean_success for job in jobs]
+    elsewhere, refs = (shares[1] - shares[0],), (before, after)
+    return _judged(
+        run, "harness", refs, course=course, look=pairs, final=purchase.final, elsewhere=elsewhere
+    )
 
 
 def proof_seeds(pairs: int) -> range:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from meta_agent.core.evidence import Evidence
 from meta_agent.core.gate import Finding, wilson
 from meta_agent.core.lab.fair import fairly
-from meta_agent.core.lab.live import ArmRef, Evaluated
+from meta_agent.core.lab.live import Evaluated
 from meta_agent.core.lab.training import of_steps
 from meta_agent.core.lab.units import EXEMPLAR_STEPS
 from meta_agent.core.loop.diagnostics.discriminate import with_admitted
@@ -112,7 +112,8 @@ def _read(run: Run, collected: Collected, earlier: Evidence | None) -> dict[str,
         metrics=collected.trained.metrics,
         earlier=earlier,
     )
-    findings = run.lab.inspector.within(_search_arm(run, collected))
+    arm = run.lab.arm_of(collected.version.id, collected.tree, {0: evaluation})
+    findings = run.lab.inspector.within(arm)
     moved = run.extensions.evidence.gap(evidence, earlier)
     return {
         **evidence.to_json(),
@@ -157,10 +158,6 @@ def _steps(run: Run, collected: Collected, *, first: bool) -> list[Rollout]:
 def _exemplars(run: Run, rollouts: list[Rollout]) -> JSON:
     by_mode = run.extensions.evidence.exemplars(rollouts, per_mode=2)
     return {mode: [e.to_json() for e in exemplars] for mode, exemplars in by_mode.items()}
-
-
-def _search_arm(run: Run, collected: Collected) -> ArmRef:
-    return run.lab.arm_of(collected.version.id, collected.tree, {0: collected.evaluated})
 
 
 def _probed(run: Run, tree: HarnessTree, rollouts: list[Rollout]) -> Mapping[str, float]:
