@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.lab.replies import reply_tokens
@@ -204,35 +204,40 @@ def _fitting(run: Run, reading: Reading) -> Sequence[Skill]:
     return run.skills.find(run.config.domain, None, words, evidence=reading.evidence.to_json())
 
 
+class _FirstResult(NamedTuple):
+    """What a candidate did on the search split, training seed 0, before any verdict on it."""
+
+    reason: str
+    delta: float | None
+    """Clean success with it less that without it, as a share. None if it was not measured."""
+    interval: tuple[float, float, float] | None = None
+    """That difference with its bounds, if its bundle was trained without it, too."""
+    stays: bool = False
+
+
 def past(run: Run, base: str) -> list[PastAttempt]:
     """Returns the edits of this workspace that have a verdict, a first result or a refusal.
 
     `base` is the commit of the version that the next edits change.
     """
-    waiting = _waiting(run)
-    attempts = [
-        _past_candidate(run, base, candidate, judgement)
-        for candidate, verdict in _judged(run)
-        if (judgement := verdict or waiting.get(candidate["id"]))
-    ]
+    results, attempts = _first_results(run), list[PastAttempt]()
+    for row, verdict in _judged(run):
+        if verdict is not None:
+            attempts.append(_with_verdict(_past_attempt(run, base, row), verdict))
+        elif result := results.get(row["id"]):
+            attempts.append(_with_result(_past_attempt(run, base, row), result))
     return attempts + [
         attempt for step in _spoken_of(run, "proposal") for attempt in _refused(run, step)
     ]
 
 
-def _waiting(run: Run) -> dict[str, Mapping[str, Any]]:
-    """Returns provisional verdicts from this run's bundles and single trials, by candidate."""
-    by_candidate: dict[str, Mapping[str, Any]] = {}
+def _first_results(run: Run) -> dict[str, _FirstResult]:
+    """Returns the results of this run's bundles and single trials, by candidate."""
+    results: dict[str, _FirstResult] = {}
     for cell in run.ledger.outcomes("cell", Cell, run.id) if run.terms else ():
         moved = "not measured" if cell["delta"] is None else f"{100 * cell['delta']:+.1f} points"
-        by_candidate[cell["members"][-1]] = {
-            "kind": "TRIED",
-            "reasons": [f"on top of its version: {moved} (search split, training seed 0)"],
-            "screened_out": False,
-            "evidence": {},
-            "base_invalid": False,
-            "calibration": {"realised": cell["delta"]},
-        }
+        reason = f"on top of its version: {moved}"
+        results[cell["members"][-1]] = _FirstResult(reason, cell["delta"])
     for bundle in run.ledger.outcomes("bundle", Bundle, run.id):
         for share in bundle["shares"]:
             stays = share["candidate"] in bundle["members"]
@@ -240,16 +245,9 @@ def _waiting(run: Run) -> dict[str, Mapping[str, Any]]:
                 "part of what was gone on from" if stays else "in a bundle that did not do better"
             )
             reason = f"{where}: what its bundle did with it, less what it did without it"
-            by_candidate[share["candidate"]] = {
-                "kind": "KEPT" if stays else "TRIED",
-                "reasons": [f"{reason} (search split, training seed 0)"],
-                "effect": share,
-                "screened_out": False,
-                "evidence": {},
-                "base_invalid": False,
-                "calibration": {"realised": share["delta"]},
-            }
-    return by_candidate
+            interval = share["delta"], share["ci_low"], share["ci_high"]
+            results[share["candidate"]] = _FirstResult(reason, share["delta"], interval, stays)
+    return results
 
 
 def noted(run: Run) -> list[tuple[str, str]]:
@@ -258,28 +256,43 @@ def noted(run: Run) -> list[tuple[str, str]]:
     return [(f"g{row['generation']}", row["noted"]) for row in rows if row.get("noted")]
 
 
-def _past_candidate(
-    run: Run, base: str, candidate: Mapping[str, Any], verdict: Mapping[str, Any] | None
-) -> PastAttempt:
-    assert verdict is not None
-    parsed = candidate_from_json(dict(candidate))
-    effect, scored = verdict.get("effect"), verdict.get("calibration")
-    if verdict["kind"] in ("KEPT", "TRIED") and parsed.hypothesis.metric != "clean_success":
-        scored = None  # the final verdict compares its own metric
+def _past_attempt(run: Run, base: str, row: Mapping[str, Any]) -> PastAttempt:
+    """Returns a recorded candidate as an attempt of which nothing came yet."""
+    candidate = candidate_from_json(dict(row))
     return PastAttempt(
-        name=parsed.id.removeprefix(f"{run.id}/"),
-        statement=parsed.hypothesis.statement,
+        name=candidate.id.removeprefix(f"{run.id}/"),
+        statement=candidate.hypothesis.statement,
+        verdict="",
+        factor=candidate.factor,
+        hypothesis=candidate.hypothesis,
+        same_base=candidate.base == base,
+        paths=candidate.paths,
+        diff=str(row.get("diff", "")),
+    )
+
+
+def _with_verdict(attempt: PastAttempt, verdict: Mapping[str, Any]) -> PastAttempt:
+    effect, scored = verdict.get("effect"), verdict.get("calibration")
+    return replace(
+        attempt,
         verdict=str(verdict["kind"]),
         reasons=tuple(verdict["reasons"]),
-        factor=parsed.factor,
-        hypothesis=parsed.hypothesis,
-        same_base=parsed.base == base,
         realised=scored["realised"] if scored else None,
         delta=(effect["delta"], effect["ci_low"], effect["ci_high"]) if effect else None,
-        paths=parsed.paths,
-        diff=str(candidate.get("diff", "")),
         screened_out=bool(verdict["screened_out"]),
         caveat=_caveat(verdict),
+    )
+
+
+def _with_result(attempt: PastAttempt, result: _FirstResult) -> PastAttempt:
+    """Adds a first result. Only clean success was compared: other metrics wait for the verdict."""
+    compares = attempt.hypothesis is not None and attempt.hypothesis.metric == "clean_success"
+    return replace(
+        attempt,
+        verdict="KEPT" if result.stays else "TRIED",
+        reasons=(f"{result.reason} (search split, training seed 0)",),
+        realised=result.delta if compares else None,
+        delta=result.interval,
     )
 
 
