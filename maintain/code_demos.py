@@ -21,7 +21,7 @@ from typing import Final
 from meta_agent.core.protocols import Message
 from meta_agent.domains.nano import code_tasks
 from meta_agent.domains.nano._draw import Draw
-from meta_agent.domains.nano.code import CEILINGS, NanoCodeEnvironment, cases_text
+from meta_agent.domains.nano.code import NanoCode, NanoCodeEnvironment, cases_text
 from meta_agent.domains.nano.code_language import PRINT, RETURN
 from meta_agent.domains.nano.code_tasks import Case, Problem
 
@@ -73,7 +73,10 @@ class _Attempt:
     def full(self) -> bool:
         """Whether another action and its answer might not fit into the context."""
         written = sum(len(m["content"]) + 1 for m in self.messages)
-        return written + CEILINGS.max_tokens_per_turn + 12 > CEILINGS.max_context_tokens
+        return (
+            written + NanoCode.ceilings.max_tokens_per_turn + 12
+            > NanoCode.ceilings.max_context_tokens
+        )
 
     def act(self, action: str) -> str:
         """Returns the tool's line as the scaffold shows it."""

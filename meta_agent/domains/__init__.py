@@ -22,11 +22,7 @@ from meta_agent.domains._options import DomainOptions
 __all__ = ["DOMAIN_KINDS", "DomainKind", "DomainOptions", "kind_of", "load_domain", "open_domain"]
 
 # The nano suites by module and class. A module is imported on first use.
-_NANO: Final = {
-    "swe": "swe:NanoSwe",
-    "math": "generated:GeneratingNanoMath",
-    "code": "code:NanoCode",
-}
+_NANO: Final = {"swe": "swe:NanoSwe", "math": "math:NanoMath", "code": "code:NanoCode"}
 
 
 class DomainKind(NamedTuple):

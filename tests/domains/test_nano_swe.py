@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meta_agent.core.protocols import SPLITS
-from meta_agent.domains.nano import expression, swe_tasks
+from meta_agent.domains.nano import _suite, expression, swe_tasks
 from meta_agent.domains.nano.swe import LEAK_FLAG, NanoSwe, NanoSweEnvironment
 from meta_agent.domains.nano.swe_tasks import Problem, problems
 
@@ -154,8 +154,6 @@ def test_passing_the_visible_tests_is_not_enough(domain: NanoSwe) -> None:
 def test_the_evaluator_hash_is_stable_and_covers_the_tasks(
     domain: NanoSwe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from meta_agent.domains.nano import swe
-
     assert NanoSwe().evaluator_hash == domain.evaluator_hash
-    monkeypatch.setattr(swe, "problems", lambda split: problems(split)[1:])
-    assert swe._evaluator_hash.__wrapped__() != domain.evaluator_hash
+    monkeypatch.setattr(NanoSwe, "problems", staticmethod(lambda split: problems(split)[1:]))
+    assert _suite._evaluator_hash.__wrapped__(NanoSwe) != domain.evaluator_hash

@@ -11,7 +11,7 @@ from maintain import swe_demos
 from maintain.swe_demos import demonstration, guesses, problem_of
 from meta_agent.domains.nano import swe_tasks
 from meta_agent.domains.nano.expression import polynomial
-from meta_agent.domains.nano.swe import CEILINGS
+from meta_agent.domains.nano.swe import NanoSwe
 from meta_agent.policies.engines.nano_tokenizer import encode, render
 
 HAS_TRAIN = importlib.util.find_spec("torch") and importlib.util.find_spec("transformers")
@@ -34,9 +34,9 @@ def test_demonstrations_stay_on_functions_of_the_train_split() -> None:
 
 def test_every_demonstration_fits_the_ceilings() -> None:
     for messages in demos():
-        assert len(actions(messages)) <= CEILINGS.max_turns
-        assert all(len(a) < CEILINGS.max_tokens_per_turn for a in actions(messages))
-    long = [m for m in demos() if len(encode(render(m))) > CEILINGS.max_context_tokens]
+        assert len(actions(messages)) <= NanoSwe.ceilings.max_turns
+        assert all(len(a) < NanoSwe.ceilings.max_tokens_per_turn for a in actions(messages))
+    long = [m for m in demos() if len(encode(render(m))) > NanoSwe.ceilings.max_context_tokens]
     assert len(long) < 0.01 * len(demos())  # the policy may read more than it will be given
 
 

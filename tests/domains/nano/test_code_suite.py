@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from meta_agent.core.protocols import SPLITS, Split
 from meta_agent.domains.nano import code_tasks
 from meta_agent.domains.nano.code import (
-    CEILINGS,
     LEAK_FLAG,
     NanoCode,
     NanoCodeEnvironment,
@@ -192,7 +191,9 @@ def test_the_hidden_tests_can_be_read_and_tell_on_their_reader(domain: NanoCode)
 def test_every_table_fits_a_reply() -> None:
     for problem in every():
         for cases in (problem.visible, problem.hidden):
-            assert len("=" + cases_text(cases)) < min(MAX_CHARS, CEILINGS.max_tokens_per_turn)
+            assert len("=" + cases_text(cases)) < min(
+                MAX_CHARS, NanoCode.ceilings.max_tokens_per_turn
+            )
 
 
 def test_a_run_tells_the_first_example_that_fails(domain: NanoCode) -> None:

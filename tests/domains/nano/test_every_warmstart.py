@@ -37,7 +37,9 @@ def test_a_demonstration_depends_on_its_number_only(suite: str) -> None:
     assert demonstration(17) != demonstration(18)
 
 
-@pytest.mark.parametrize(("suite", "ceilings"), [("math", math.CEILINGS), ("code", code.CEILINGS)])
+@pytest.mark.parametrize(
+    ("suite", "ceilings"), [("math", math.NanoMath.ceilings), ("code", code.NanoCode.ceilings)]
+)
 def test_every_demonstration_fits_the_ceilings(suite: str, ceilings: Any) -> None:
     for messages in map(DEMOS[suite].demonstration, range(1500)):
         replies = [m["content"] for m in messages if m["role"] == "assistant"]
