@@ -268,7 +268,6 @@ def run_session(
             "agent",
             f"the session of {cli.name} (process {process.pid})",
             limit_sec=limits.seconds,
-            group=cli.name,
             advice="The session ends at its limit. What it prints goes to its transcript.",
             command=shlex.join(["tail", "-f", str(output)]),
         ):

@@ -138,12 +138,10 @@ def wait_note(wait: Wait) -> str:
 
 
 def wait_words(wait: Wait) -> str:
-    """Returns a wait in words: its subject, its silence so far, its limit, its longest silence."""
+    """Returns a wait in words: its subject, its silence so far, and its limit."""
     silent_sec = max(0.0, time.time() - wait.moved_at)
     words = f"the run waits for {wait.subject}, silent since {_clock(wait.moved_at)} "
     words += f"({duration(silent_sec)}); its limit is {duration(wait.limit_sec)}"
-    if wait.usual_sec is not None:
-        words += f", and the longest silence before was {duration(wait.usual_sec)}"
     return f"{words} ({wait.progress})" if wait.progress else words
 
 

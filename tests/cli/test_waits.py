@@ -178,16 +178,15 @@ def test_who_waits_for_this_process_is_not_waited_for(root: Path) -> None:
 
 
 def test_patience_comes_from_the_wait_itself() -> None:
-    def silent(seconds: float, usual: float | None, limit: float = 600.0) -> Wait:
-        moved_at = 100.0 - seconds
-        return Wait("model", "it", limit, "", "", since=0.0, moved_at=moved_at, usual_sec=usual)
+    def silent(seconds: float, limit: float = 600.0) -> Wait:
+        return Wait("model", "it", limit, "", "", since=0.0, moved_at=100.0 - seconds)
 
     def held(wait: Wait, recorded_at: float = 0.0) -> bool:
         return waiting.stalled([wait], recorded_at, 100.0) is not None
 
-    assert held(silent(31, usual=10)) and not held(silent(29, usual=10))
-    assert held(silent(4, usual=None)) and not held(silent(4, usual=None, limit=1000))
-    assert not held(silent(31, usual=10), recorded_at=80.0)  # the run records steps meanwhile
+    assert held(silent(4)) and not held(silent(2)), "a share of its limit"
+    assert held(silent(0.4, limit=10)) and not held(silent(0.2, limit=10)), "but not less"
+    assert not held(silent(4), recorded_at=98.0)  # the run records steps meanwhile
 
 
 def test_a_killed_run_says_what_it_last_waited_for(root: Path, meta_agent: Runner) -> None:

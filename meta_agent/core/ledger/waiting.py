@@ -3,8 +3,7 @@
 A place that waits for something outside this process does so inside `waiting(...)`. Once a second a
 `Watch` writes the longest waits to `waits.json`, and reports the one that holds the run up.
 
-A wait counts as stalled after three times the longest silence of its kind that ended well in this
-process. Before one has ended, a tenth of its own time limit counts.
+A wait counts as stalled after a tenth of its own time limit without progress.
 
 Promises: entering a wait costs microseconds and opens no file. A reader tells a process that died
 (nobody holds the ledger's lock) and a process that does not run (it stopped writing the file) from
@@ -38,7 +37,6 @@ WaitKind = Literal["model", "sandbox", "grader", "engine", "training", "agent"]
 
 FILE: Final = "waits.json"
 LEAST_PATIENCE_SEC: Final = 5.0
-TIMES_THE_USUAL: Final = 3.0
 LIMIT_SHARE: Final = 0.1
 LONG_SEC: Final = 20.0
 """After this time a wait that makes progress is reported, too."""
@@ -65,18 +63,13 @@ class Wait:
     moved_at: float
     """When the wait began or last made progress."""
     progress: str = ""
-    usual_sec: float | None = None
-    """The longest silence among waits of its kind that ended well; None if none has ended."""
     owed: int = 0
     """Answers that this process owes the other side, which waits for them meanwhile."""
 
     @property
     def patience_sec(self) -> float:
         """Returns after how many seconds without progress the wait counts as stalled."""
-        expected = self.limit_sec * LIMIT_SHARE
-        if self.usual_sec is not None:
-            expected = self.usual_sec * TIMES_THE_USUAL
-        return max(LEAST_PATIENCE_SEC, expected)
+        return max(LEAST_PATIENCE_SEC, self.limit_sec * LIMIT_SHARE)
 
     def to_json(self) -> dict[str, JSON]:
         return asdict(self)
@@ -84,7 +77,6 @@ class Wait:
     @classmethod
     def parse(cls, row: JSON) -> Self:
         """Returns the wait in `row`. Raises ValueError, TypeError or KeyError for a bad field."""
-        usual = row["usual_sec"]
         return cls(
             kind=str(row["kind"]),
             subject=str(row["subject"]),
@@ -94,7 +86,6 @@ class Wait:
             since=float(row["since"]),
             moved_at=float(row["moved_at"]),
             progress=str(row["progress"]),
-            usual_sec=None if usual is None else float(usual),
         )
 
 
@@ -132,36 +123,28 @@ def stalled(waits: Sequence[Wait], recorded_at: float, now: float) -> Wait | Non
 
 # --- where waits happen -------------------------------------------------------------------------
 
-_lock = threading.Lock()  # guards the two dictionaries
-_open: dict[int, tuple[Wait, str]] = {}
-_usual: dict[str, float] = {}
+_lock = threading.Lock()  # guards the dictionary and what is in it
+_open: dict[int, Wait] = {}
 _numbers: Final = itertools.count()
-_innermost: ContextVar[tuple[Wait, str] | None] = ContextVar("wait", default=None)
+_innermost: ContextVar[Wait | None] = ContextVar("wait", default=None)
 
 
 @contextmanager
 def waiting(
-    kind: WaitKind,
-    subject: str,
-    *,
-    limit_sec: float,
-    advice: str,
-    group: str = "",
-    command: str = "",
+    kind: WaitKind, subject: str, *, limit_sec: float, advice: str, command: str = ""
 ) -> Iterator[Wait]:
     """Announces, for as long as the `with` block lasts, that this thread waits for `subject`.
 
     `limit_sec` is the silence after which the caller gives up. `advice` and `command` are shown to
-    people. How long a wait may last is learnt from earlier waits of its `kind` and `group`.
+    people.
     """
-    now, number, name = time.time(), next(_numbers), f"{kind} {group}"
+    now, number = time.time(), next(_numbers)
     wait = Wait(kind, subject[:200], limit_sec, advice, command, now, now)
     with _lock:
-        _open[number] = (wait, name)
-    outer = _innermost.set((wait, name))
+        _open[number] = wait
+    outer = _innermost.set(wait)
     try:
         yield wait
-        moved()
     finally:
         _innermost.reset(outer)
         with _lock:
@@ -170,14 +153,10 @@ def waiting(
 
 def moved(progress: str = "") -> None:
     """Records progress of this thread's innermost open wait; does nothing if there is none."""
-    if (current := _innermost.get()) is None:
+    if (wait := _innermost.get()) is None:
         return
-    wait, name = current
-    now = time.time()
     with _lock:
-        if not wait.owed:
-            _usual[name] = max(_usual.get(name, 0.0), now - wait.moved_at)
-        wait.moved_at = now
+        wait.moved_at = time.time()
         wait.progress = progress or wait.progress
 
 
@@ -197,7 +176,7 @@ def open_waits(now: float) -> list[Wait]:
     Waits whose other side waits for an answer from this process are left out.
     """
     with _lock:
-        waits = [replace(wait, usual_sec=_usual.get(name)) for wait, name in _open.values()]
+        waits = [replace(wait) for wait in _open.values()]
     lasting = (wait for wait in waits if now - wait.since > BEAT_SEC and not wait.owed)
     return sorted(lasting, key=lambda wait: wait.moved_at)
 

@@ -295,7 +295,6 @@ class WorkerSandbox:
             "sandbox",
             f"{sent.subject or f'the operation `{sent.op}`'} in a sandbox ({self.backend})",
             limit_sec=sent.timeout_sec,
-            group=sent.op,
             advice="Nothing to do: at its limit the sandbox is killed, and the run continues.",
         )
 

@@ -67,7 +67,6 @@ class Worker:
                 "grader",
                 f"`{op}` of the grader {self._name} (process {self._process.pid})",
                 limit_sec=seconds,
-                group=op,
                 advice="At its limit the grader's process is killed, and the attempt counts as a "
                 "failure of the grader.",
             ):

@@ -209,7 +209,6 @@ class Routes:
                 "model",
                 f"a reply of {who}",
                 limit_sec=silent_sec,
-                group=role,
                 advice="A silent call fails at its limit and is asked again. See whether the "
                 "server is up.",
                 command="meta-agent doctor --live",

@@ -155,7 +155,6 @@ class Routes:
                     "engine",
                     f"an answer of the engine at {self._at} to {path}",
                     limit_sec=timeout_sec,
-                    group=path,
                     advice="An engine that has calls and moves nothing is replaced. See its log.",
                     command="meta-agent log --follow",
                 ),

@@ -109,7 +109,6 @@ def start(
             "engine",
             f"the start of a vLLM server (process {process.pid}, log {log})",
             limit_sec=start_sec,
-            group="start",
             advice="It loads and compiles the model. Its log says how far it is.",
             command=shlex.join(["tail", "-f", str(log)]),
         ):

@@ -123,10 +123,7 @@ class PolicyChild:
         """
         command = {"op": "generate", "requests": [_wire.request_to_json(r) for r in requests]}
         limit_sec = self._timeouts.generate_sec
-        with (
-            self._lock,
-            self._waiting(f"a model call of {len(requests)} attempts", limit_sec, "generate"),
-        ):
+        with self._lock, self._waiting(f"a model call of {len(requests)} attempts", limit_sec):
             self._send(command)
             while "event" in (frame := self._receive(limit_sec)):
                 if stopping():
@@ -199,7 +196,7 @@ class PolicyChild:
             self._send(command)
             while True:
                 limit_sec = self._timeouts.train_step_sec
-                with self._waiting(f"a step of the training {job.output.name}", limit_sec, "train"):
+                with self._waiting(f"a step of the training {job.output.name}", limit_sec):
                     frame = self._receive(limit_sec)
                 match frame.get("event"):
                     case "rollout":
@@ -286,17 +283,16 @@ class PolicyChild:
 
     def _ask(self, command: JSON, timeout_sec: float) -> JSON:
         op = str(command["op"])
-        with self._lock, self._waiting(f"the answer to `{op}`", timeout_sec, op):
+        with self._lock, self._waiting(f"the answer to `{op}`", timeout_sec):
             self._send(command)
             return self._receive(timeout_sec).get("ok")
 
-    def _waiting(self, subject: str, limit_sec: float, group: str) -> AbstractContextManager[Wait]:
+    def _waiting(self, subject: str, limit_sec: float) -> AbstractContextManager[Wait]:
         """Announces that this process waits for the child."""
         return waiting(
             "training",
             f"{subject} by the policy child (process {self.pid})",
             limit_sec=limit_sec,
-            group=group,
             advice="A child that is silent for its limit is killed; the same command then resumes. "
             "See whether it works: state T is a stopped process (kill -CONT continues it).",
             command=f"ps -o pid,stat,time,pcpu,command -p {self.pid}",

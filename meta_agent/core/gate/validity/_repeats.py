@@ -131,7 +131,6 @@ def _graded_again(stored: Sequence[Graded], regrade: Regrade) -> list[tuple[Grad
         "grader",
         f"{len(stored)} stored attempts that are graded again",
         limit_sec=_REGRADE_SEC,
-        group="again",
         advice="A comparison counts if the grader says again what it said. Nothing is lost if the "
         "run is stopped here.",
     ):
