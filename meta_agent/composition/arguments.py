@@ -22,7 +22,7 @@ class Settings(TypedDict, total=False):
     """Settings of `meta-agent evolve`, by their names in `meta-agent.toml`."""
 
     allow_unsafe_process: bool
-    approve: Literal["auto", "merge", "each"]
+    approve: Literal["auto", "merge", "each", "all"]
     base_urls: Mapping[Role, str] | Mapping[str, str]
     candidates: int
     checkpoint_every: int

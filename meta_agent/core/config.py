@@ -144,7 +144,7 @@ class RunConfig(BaseModel):
     role_max_tokens: dict[Role, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
     samples: int = Field(default=2, ge=1, le=64)
     concurrency: int = Field(default=8, ge=1, le=512)
-    approve: Literal["auto", "merge", "each"] = "auto"
+    approve: Literal["auto", "merge", "each", "all"] = "auto"
     replay_match: Literal["exact", "position"] = "exact"
     threads: int = Field(default=1, ge=1, le=256)
     jobs: int | None = Field(default=None, ge=1, le=256)

@@ -14,14 +14,16 @@ from meta_agent.core.ledger import Step
 from meta_agent.core.protocols import JSON, Verdict
 
 Answer = Literal["APPROVE", "REVISE", "ABORT"]
-Gate = Literal["test", "merge", "stuck"]
+Gate = Literal["diagnosis", "test", "backtest", "merge", "stuck"]
 
 A_PERSON: Final = "a person"  # no names: the ledger travels further than its author may like
 
 _ASKS: Final[Mapping[str, str]] = {
+    "diagnosis": "its evidence is read: may ideas be asked for?",
     "test": "may it be tested?",
+    "backtest": "its replay is done: may it be trained?",
     "merge": "may it be merged?",
-    "stuck": "nothing has been promoted lately: go on?",
+    "stuck": "nothing has been better lately: go on?",
 }
 
 

@@ -262,7 +262,7 @@ class Proposed:
     """What a proposer returned: drafts of changes, and proposals that were refused."""
 
     attempts: Sequence[Draft | Refused] = ()
-    """At most `brief.k`, by index."""
+    """At most `brief.k`, by index; rules add a diagnostic."""
     nothing: str = ""
     """The proposer's reason if it found nothing to try from this version."""
     noted: str = ""

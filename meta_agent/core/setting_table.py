@@ -33,8 +33,8 @@ _RUN, _MODELS, _LIMITS, _MACHINE = "The run", "Models", "Money and people", "Thi
 _PAIRS: Final[Any] = list[str]
 # Names of tables whose files are too heavy to be imported for a help text; a test compares them.
 WAYS: Final = (
-    "full, staged, static, imitate, imitate-then-train, score-only, no-diagnostics, frontier, "
-    "archive, islands, pareto, tree, specialists, bilevel"
+    "full, staged, static, imitate, imitate-then-train, score-only, no-diagnostics, no-memory, "
+    "no-bundles, no-leaving-out, frontier, archive, islands, pareto, tree, specialists, bilevel"
 )
 DOMAINS: Final = (
     "swe, math, code, graded, harbor, reasoning-gym, bfcl, verifiers:NAME, package.module:Factory"
@@ -212,7 +212,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "approve": Setting(
         str,
         _LIMITS,
-        "What a person approves: auto (nothing), merge, or each (candidate). [default: auto]",
+        "What a person approves: auto (nothing), merge, each (candidate), all. [default: auto]",
         changes_results=False,
     ),
     "log": Setting(

@@ -26,10 +26,10 @@ class RulesAgent(Proposer):
         )
 
     def _proposals(self, brief: Brief) -> list[Proposal]:
-        """Returns at most k proposals: by rule, the stronger of the two readings.
+        """Returns at most k proposals, and one diagnostic more, which costs no training.
 
-        The readings are before training and after it. The first repair of an INVALID version comes
-        first, whatever its strength.
+        A rule speaks by the stronger of the two readings, before training and after it. The first
+        repair of an INVALID version comes first, whatever its strength.
         """
         readings = [brief.evidence, *([brief.untrained] if brief.untrained else [])]
         strongest: dict[str, Proposal] = {}
@@ -44,7 +44,9 @@ class RulesAgent(Proposer):
         ideas = [p for p in strongest.values() if p.hypothesis.factor in brief.factors]
         ideas.sort(key=place)
         ideas.sort(key=lambda proposal: proposal.hypothesis.rule != first)
-        return best(ideas, brief.skills, brief.k)
+        watching = [idea for idea in ideas if idea.hypothesis.factor == "diagnostics"]
+        acting = [idea for idea in ideas if idea not in watching]
+        return [*best(acting, brief.skills, brief.k), *best(watching, brief.skills, 1)]
 
     def _suggested(
         self, brief: Brief, evidence: Evidence, *, repair: bool = False

@@ -266,6 +266,7 @@ _FOLDS: Final[Mapping[str, Callable[[RunState, Mapping[str, Any]], None]]] = {
     ),
     "cell": _fold_cell,
     "bundle": _fold_bundle,
+    "escalation": _added("analyses", AnalysisView),
     "handover": _kept_as("handover"),
     "lead": _fold_lead,
     "skill": _added("skills", SkillView),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from meta_agent.core.loop.loop import search_and_prove
 from meta_agent.core.loop.records import HandedOver, Reading, SearchResult, Version
 from meta_agent.core.loop.run import Run
+from meta_agent.core.loop.verbs.cells import leave_one_out
 from meta_agent.core.loop.verbs.claim import Sides, examine
 from meta_agent.core.loop.verbs.hand_over import hand_over_version
 from meta_agent.core.loop.verbs.promote import promote_diagnostics
@@ -14,6 +15,9 @@ from meta_agent.strategies.race import race
 class Full:
     """The default strategy: searches, tests what it found against the start, and trains further."""
 
+    mixes = staticmethod(leave_one_out)
+    """Returns the sets of ideas to train: all of a bundle, and all without each of them."""
+
     def shows(self, reading: Reading) -> Reading:
         """Returns the evidence that a proposer may see. The default strategy shows all of it."""
         return reading
@@ -21,7 +25,7 @@ class Full:
     def carry_out(self, run: Run, first: Version) -> HandedOver:
         if run.plan.race:
             return examined(run, first, race(run, first, self.shows))
-        return search_and_prove(run, first, self.shows)
+        return search_and_prove(run, first, self.shows, self.mixes)
 
 
 def examined(run: Run, first: Version, search_result: SearchResult) -> HandedOver:

@@ -5,6 +5,9 @@
 | `full`               | bundles ideas, leaves each out once, makes one claim, trains to the end |
 | `staged`             | races edits with frozen weights, trains in legs, edits between legs     |
 | `no-diagnostics`     | searches as `full` does, with a proposer that sees scores alone         |
+| `no-memory`          | is `full` with a proposer that does not know what was tried             |
+| `no-bundles`         | is `full` with each idea trained alone                                  |
+| `no-leaving-out`     | is `full` without the bundles that lack one idea                        |
 | `static`             | proposes nothing and spends the budget on one training of the start     |
 | `imitate`            | lets the start imitate references of training tasks, and nothing else   |
 | `imitate-then-train` | spends what that leaves of the budget on one training                   |
@@ -32,6 +35,7 @@ from typing import Final
 from meta_agent.core import registry
 from meta_agent.core.loop.records import Strategy
 from meta_agent.core.registry import Registry
+from meta_agent.strategies._ablations import NoBundles, NoLeavingOut, NoMemory
 from meta_agent.strategies._baselines import (
     Imitate,
     ImitateThenTrain,
@@ -57,6 +61,9 @@ STRATEGIES: Final = Registry[Callable[[], Strategy]](
         "full": Full,
         "staged": Staged,
         "no-diagnostics": ScoresShown,
+        "no-memory": NoMemory,
+        "no-bundles": NoBundles,
+        "no-leaving-out": NoLeavingOut,
         "static": Static,
         "imitate": Imitate,
         "imitate-then-train": ImitateThenTrain,

@@ -7,7 +7,14 @@ import pytest
 from meta_agent.core.display import PersonReply
 from meta_agent.core.errors import Aborted, ConfigError, Parked
 from meta_agent.core.loop.verbs._briefing import tried
-from meta_agent.core.loop.verbs.approve import answer, feedback, to_merge, to_test
+from meta_agent.core.loop.verbs.approve import (
+    answer,
+    feedback,
+    to_merge,
+    to_propose,
+    to_test,
+    to_train,
+)
 from meta_agent.core.protocols import Candidate, Verdict, VerdictKind
 from meta_agent.reports import reduce
 from tests.steps._approval import decided, gates
@@ -142,3 +149,24 @@ def test_a_declined_merge_keeps_the_verdict_of_the_numbers(bench: Bench) -> None
     told |= {"evidence": {}, "screened_out": False}
     bench.run.once(f"{candidate.id}/verdict", "verdict", {}, lambda: told)
     assert [one.verdict for one in tried(bench.run, bench.repo.head())] == [VerdictKind.REJECT]
+
+
+def test_all_asks_after_the_diagnosis_and_after_each_replay(bench: Bench) -> None:
+    for gate in ("merge", "each"):
+        gates(bench, gate)
+        to_propose(bench.run, 0)
+        assert not subjects(bench)
+    gates(bench, "all")
+    decided(bench, lambda: to_propose(bench.run, 0), PersonReply("REVISE", "it is the reward"))
+    assert ("g0", "it is the reward") in [(one.subject, one.text) for one in feedback(bench.run)]
+    candidates = two(bench)
+    replay = {"numbers": {"reading": "harms"}, "findings": []}
+    bench.run.ledger.once("r/g0/c0/replay", "screen", {}, lambda: replay)
+
+    def train() -> list[Candidate]:
+        return to_train(bench.run, bench.collected(), bench.reading, candidates)
+
+    kept = decided(bench, train, REVISE)
+    assert [one.id for one in kept] == ["r/g0/c1"], "what has no replay is not asked about"
+    declined = reduce(bench.run.ledger).candidate("g0/c0")
+    assert declined.verdict and "after its backtest" in declined.verdict["reasons"][0]

@@ -116,9 +116,10 @@ def test_where_nothing_helps_the_search_ends(bench: Bench) -> None:
     solving(bench, lambda _: 0.5)
     found = searched(bench)
     assert not found.members and found.version.commit == bench.repo.head()
-    assert [told["chosen"] for told in outcomes(bench, "bundle")] == [None]
+    assert [told["chosen"] for told in outcomes(bench, "bundle")] == [None, None]
     assert {kind for kind, _ in verdicts(bench).values()} == {"INCONCLUSIVE"}
     assert bench.repo.tip("refs/heads/lead") is None
+    assert not outcomes(bench, "escalation"), "the second generation had no idea"
 
 
 def test_it_goes_on_from_the_best_cell_and_reads_again(bench: Bench) -> None:

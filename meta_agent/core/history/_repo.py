@@ -324,6 +324,15 @@ class HarnessRepo:
             reverting = revert_commit(self._git, head, commit, plain(message), when)
             return self._advance_main(reverting, head)
 
+    def revert_ahead(self, commit: str, *, onto: str, message: str, when: int) -> str:
+        """Creates the commit on top of `onto` that undoes `commit`, and returns it.
+
+        No branch moves. Raises CandidateError if later changes conflict with that.
+        """
+        with self._writing():
+            when = self._date(when, onto)
+            return revert_commit(self._git, onto, commit, plain(message), when)
+
     def set_lead(self, commit: str) -> None:
         """Points the branch `lead`, which holds unproven changes, at a commit."""
         with self._writing():

@@ -16,10 +16,10 @@ from typing import Final, Literal, NotRequired, TypedDict
 
 StepKind = Literal[
     "attribution", "baseline", "bundle", "candidate", "cell",
-    "checkpoint", "claim", "clock", "decision", "diagnostic", "discrimination", "drift", "eval",
-    "evidence", "experiment", "handover", "lead", "leg", "live", "merge", "passes", "proposal",
-    "race", "ref", "results", "revert", "revision", "screen", "skill", "start", "tasks", "train",
-    "untrained", "vault", "verdict", "visible", "warmup",
+    "checkpoint", "claim", "clock", "decision", "diagnostic", "discrimination", "drift",
+    "escalation", "eval", "evidence", "experiment", "handover", "lead", "leg", "live", "merge",
+    "passes", "proposal", "race", "ref", "results", "revert", "revision", "screen", "skill",
+    "start", "tasks", "train", "untrained", "vault", "verdict", "visible", "warmup",
 ]  # fmt: skip
 
 Standing = Literal["proven", "unproven", "start", "trained", "trained in vain"]
@@ -290,6 +290,7 @@ KINDS: Final[Mapping[StepKind, Wrote]] = {
     "discrimination": Wrote("gN/cK/discriminate", ("core/loop/diagnostics/discriminate",)),
     "cell": Wrote("gN/cell/COMMIT", (f"{_V}/cells",), Cell, in_views=True),
     "bundle": Wrote("gN/bundle", (f"{_V}/bundle",), Bundle, in_views=True),
+    "escalation": Wrote("gN/escalate/STEP", ("core/loop/escalate",), in_views=True),
     "race": Wrote("race/WHAT/K", ("strategies/race",)),
     "passes": Wrote("warm-up/passes", ("strategies/warm_up",)),
     "leg": Wrote("leg/N", ("strategies/leg",)),

@@ -6,7 +6,8 @@
     bundle         the candidates that merge without conflict are trained together
     leave one out  they are trained once more without each of them, which shows what each adds
                    from the best valid cell the search reads again, while its share of the budget
-                   lasts; ideas that waited are tried one by one at its end
+                   lasts; ideas that waited are tried one by one at its end; after two
+                   generations without anything better it escalates (`escalate`)
     claim          the harness is compared with the start, on fresh seeds and unseen tasks
     train on       the rest of the budget trains the winner further, and a second claim compares
                    this version, harness and weights, with the start and its own weights
@@ -33,11 +34,13 @@ from meta_agent.core.errors import BudgetError
 from meta_agent.core.ledger.kinds import Commit
 from meta_agent.core.loop.budget import allowed, cells_left, first_tree
 from meta_agent.core.loop.diagnostics.tend import tend
+from meta_agent.core.loop.escalate import escalated
 from meta_agent.core.loop.finish import finish
 from meta_agent.core.loop.records import HandedOver, Read, Reading, SearchResult, Strategy, Version
 from meta_agent.core.loop.run import Run
-from meta_agent.core.loop.verbs.approve import to_test
+from meta_agent.core.loop.verbs.approve import to_propose, to_test, to_train
 from meta_agent.core.loop.verbs.bundle import (
+    Mixes,
     Tip,
     choose_cell,
     conclude_dropped,
@@ -47,7 +50,7 @@ from meta_agent.core.loop.verbs.bundle import (
     next_tip,
     try_alone,
 )
-from meta_agent.core.loop.verbs.cells import assembled
+from meta_agent.core.loop.verbs.cells import assembled, leave_one_out
 from meta_agent.core.loop.verbs.check import check
 from meta_agent.core.loop.verbs.claim import Sides, prove_harness, prove_version
 from meta_agent.core.loop.verbs.collect import collect, read
@@ -82,16 +85,20 @@ def first_version(run: Run) -> Version:
     return Version("v0", start["commit"])
 
 
-def search_and_prove(run: Run, first: Version, shows: Shows) -> HandedOver:
+def search_and_prove(
+    run: Run, first: Version, shows: Shows, mixes: Mixes = leave_one_out
+) -> HandedOver:
     """Searches with a trained policy, proves what was found, and trains it further."""
     say_what_can_be_proven(run)
-    return hand_over(run, first, search(run, first, shows))
+    return hand_over(run, first, search(run, first, shows, mixes))
 
 
 # --- the search ----------------------------------------------------------------------------------
 
 
-def search(run: Run, first: Version, shows: Shows = lambda reading: reading) -> SearchResult:
+def search(
+    run: Run, first: Version, shows: Shows = lambda reading: reading, mixes: Mixes = leave_one_out
+) -> SearchResult:
     """Searches in generations within the search's share of the budget.
 
     The version returned is not proven.
@@ -99,7 +106,8 @@ def search(run: Run, first: Version, shows: Shows = lambda reading: reading) -> 
     tip, reads = Tip(first), dict[int, Read]()
     try:
         for generation in range(run.config.generations):
-            tip = _generation(run, tip, generation, shows, reads)
+            tip = _generation(run, tip, generation, (shows, mixes), reads)
+            tip = escalated(run, tip, generation, reads)
             if tip.ended:
                 break
         for idea in tip.waiting:
@@ -112,13 +120,17 @@ def search(run: Run, first: Version, shows: Shows = lambda reading: reading) -> 
     return SearchResult(tip.version, tip.members, reads)
 
 
-def _generation(run: Run, tip: Tip, generation: int, shows: Shows, reads: dict[int, Read]) -> Tip:
+def _generation(
+    run: Run, tip: Tip, generation: int, ways: tuple[Shows, Mixes], reads: dict[int, Read]
+) -> Tip:
     """Reads a version, tries one bundle of edits of it, and returns where the search continues."""
+    shows, mixes = ways
     if generation and not _room(run, tip.version, generation, beside=run.plan.search):
         return tip._replace(ended=True)
     collected = collect(run, tip.version)
     reading = read(run, collected, generation, tip.evidence)
     reads[generation] = Read(collected, reading)
+    to_propose(run, generation)
     if not _room(run, tip.version, generation):
         return tip._replace(ended=True)
 
@@ -126,12 +138,13 @@ def _generation(run: Run, tip: Tip, generation: int, shows: Shows, reads: dict[i
     again = partial(revise, run, collected, shows(reading))
     approved = to_test(run, collected, reading, proposed, again)
     checked = check(run, collected, generation, approved)
+    checked.ideas[:] = to_train(run, collected, reading, checked.ideas)
 
     # A bundle has room for as many members as the budget can train without one of them each.
     ideas, room = in_turn(run, tip.waiting, checked.ideas), _room(run, tip.version, generation)
     most = min(run.config.candidates, room, max(1, room - 1))
     members, waiting = assembled(run, tip.version.commit, ideas, most)
-    cells = measure_cells(run, collected, generation, members)
+    cells = measure_cells(run, collected, generation, members, mixes)
     chosen = choose_cell(run, collected, f"g{generation}/bundle", generation, cells)
     conclude_dropped(run, reads[generation], checked, cells, chosen)
     return next_tip(

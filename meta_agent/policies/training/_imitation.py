@@ -34,7 +34,6 @@ from meta_agent.policies.training.checkpoint import naming_full_disk
 from meta_agent.policies.training.memory import kept_tokens, shape_of
 from meta_agent.policies.training.passes.chunks import can_pack, chunks_of, packed_chunks_of
 from meta_agent.policies.training.passes.recomputing import Recomputing
-from meta_agent.policies.training.passes.scoring import Beginning, score_chunk
 
 _log = logging.getLogger(__name__)
 _NO_LOSS: Final = -100
@@ -107,7 +106,7 @@ class _Imitating(SFTTrainer):  # type: ignore[misc]
 
     def __init__(self, *, packs: bool, tokens: int, kept_tokens: int, **settings: Any) -> None:
         super().__init__(**settings)
-        self._packs, self._chunks_of = packs, packed_chunks_of if packs else chunks_of
+        self._chunks_of = packed_chunks_of if packs else chunks_of
         self._pass_tokens, self._recomputing = tokens, Recomputing(kept_tokens)
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
@@ -115,33 +114,20 @@ class _Imitating(SFTTrainer):  # type: ignore[misc]
         batch = self._prepare_inputs(inputs)
         ids, carries = batch["input_ids"], batch["labels"] != _NO_LOSS
         shared = shared_tokens(ids, carries)
-        marks, keep = carries[:, shared:], ids.shape[1] - shared
+        score, keep = carries[:, shared:], ids.shape[1] - shared
         loss = torch.zeros((), device=ids.device)
-        beginning = self._beginning(model, ids[0, : shared - 1])
         for chunk in self._chunks_of(
-            ids, batch["attention_mask"], marks, keep, self._pass_tokens, 1
+            ids, batch["attention_mask"], score, keep, self._pass_tokens, 1
         ):
-            keeps = self._recomputing.prepare(model, chunk.ids.numel())
+            self._recomputing.prepare(model, chunk)
             with self.accelerator.autocast():
-                if beginning and keeps and chunk.inputs:
-                    out = score_chunk(model, beginning.cut(chunk), **beginning.keys(chunk))
-                else:
-                    out = score_chunk(model, chunk)
-            part = -out.log_probs.sum() / marks.sum()
+                out = model(
+                    input_ids=chunk.ids, labels=chunk.labels, fused_lm_head=True, **chunk.inputs
+                )
+            part = -out.log_probs[chunk.scored].sum() / score.sum()
             self.accelerator.backward(part)
             loss += part.detach()
-        if beginning:
-            beginning.go_back()
         return loss
-
-    def _beginning(self, model: Any, ids: Tensor) -> Beginning | None:
-        """Returns the tokens that begin all rows, or None if each pass computes them again."""
-        if not self._packs or not len(ids):
-            return None
-        if not self._recomputing.prepare(model, self._pass_tokens):
-            return None  # layers that are computed twice keep no keys
-        with self.accelerator.autocast():
-            return Beginning(model, ids)
 
 
 def shared_tokens(ids: Tensor, carries: Tensor) -> int:

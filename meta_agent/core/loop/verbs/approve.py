@@ -1,4 +1,8 @@
-"""Asks a person to decide, if the run was started with `--approve merge` or `--approve each`.
+"""Asks a person to decide, if the run was started with another `--approve` than `auto`.
+
+`merge` asks before `main` moves, and whether a search that found nothing goes on. `each` also asks
+before a candidate is tested. `all` also asks after the diagnosis (the evidence of a generation) and
+after the backtest (the replay of an edit of reward or filter).
 
 Each question is one step of the ledger. The run stops (`Parked`, exit code 6) and lists all open
 questions. Once `meta-agent approve` has answered them, the same command goes on. ABORT ends the run
@@ -49,7 +53,50 @@ class Feedback(NamedTuple):
     text: str
 
 
-# --- the two questions ---------------------------------------------------------------------------
+# --- the questions -------------------------------------------------------------------------------
+
+
+def to_propose(run: Run, generation: int) -> None:
+    """Asks, with `--approve all`, whether the evidence of a generation is read rightly.
+
+    Whatever a person remarks reaches the authors of ideas. Raises Parked or Aborted.
+    """
+    if run.config.approve == "all":
+        _decide(run, [_about_generation("diagnosis", generation)])
+
+
+def to_go_on(run: Run, generation: int, failed: Sequence[str]) -> bool:
+    """Returns True if a person lets a search go on in which nothing was better.
+
+    `failed` names the earlier edits of its version. Without a person the search ends.
+    """
+    if run.config.approve == "auto":
+        return False
+    (reply,) = _decide(run, [_about_generation("stuck", generation, failed=list(failed))])
+    return reply.answer == "APPROVE"
+
+
+def to_train(
+    run: Run, collected: Collected, reading: Reading, ideas: Sequence[Candidate]
+) -> list[Candidate]:
+    """Returns the ideas that may be trained. With `--approve all` a person sees each replay first.
+
+    Raises Parked until all are answered, and Aborted if a person ends the run.
+    """
+    if run.config.approve != "all":
+        return list(ideas)
+    steps = {idea.id: run.ledger.step(f"{idea.id}/replay") for idea in ideas}
+    replays = {name: step.fields.get("numbers") for name, step in steps.items() if step}
+    replayed = [idea for idea in ideas if replays.get(idea.id)]
+    questions = [_about(run, "backtest", idea, replay=replays[idea.id]) for idea in replayed]
+    dropped = set[str]()
+    for idea, reply in zip(replayed, _decide(run, questions), strict=True):
+        if reply.answer != "APPROVE":
+            dropped.add(idea.id)
+            _reject(
+                run, collected, reading, idea, f"dropped it after its backtest: {reply.feedback}"
+            )
+    return [idea for idea in ideas if idea.id not in dropped]
 
 
 def to_test(
@@ -64,7 +111,7 @@ def to_test(
     With `--approve each` a person decides about each. For one sent back, `revise` returns a new one
     or None. Raises Parked until all are answered, and Aborted if a person ends the run.
     """
-    if run.config.approve != "each":
+    if run.config.approve not in ("each", "all"):
         return list(candidates)
     approved, pending = list[Candidate](), list(candidates)
     while pending:
@@ -118,6 +165,11 @@ def declined(ledger: Ledger) -> frozenset[str]:
 
 
 # --- one decision --------------------------------------------------------------------------------
+
+
+def _about_generation(gate: Gate, generation: int, **more: JSON) -> Decision:
+    intent = {"gate": gate, "subject": f"g{generation}", **more}
+    return Decision(f"g{generation}/approve/{gate}", intent)
 
 
 def _about(run: Run, gate: Gate, candidate: Candidate, **more: JSON) -> Decision:
@@ -187,8 +239,14 @@ def _decline(
     else:
         became = f"no revision came of it ({run.config.meta_model})"
     run.note(f"{candidate.id} was sent back: {became}")
-    reason = f"a person sent it back before any test: {reply.feedback} ({became})"
-    verdict = Verdict(VerdictKind.REJECT, (reason,), evidence={"judge": "person"})
+    reason = f"sent it back before any test: {reply.feedback} ({became})"
+    _reject(run, collected, reading, candidate, reason)
+
+
+def _reject(
+    run: Run, collected: Collected, reading: Reading, candidate: Candidate, reason: str
+) -> None:
+    verdict = Verdict(VerdictKind.REJECT, (f"a person {reason}",), evidence={"judge": "person"})
     record(run, collected, candidate, Judged(verdict), reading)
 
 

@@ -9,9 +9,9 @@ Not covered: how cells are measured and compared (`cells`), and the proof (`clai
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from meta_agent.core.errors import CandidateError
 from meta_agent.core.evidence import Evidence
@@ -45,7 +45,12 @@ from meta_agent.core.loop.verbs.cells import (
 from meta_agent.core.loop.verbs.check import Checked
 from meta_agent.core.loop.verbs.collect import measured
 from meta_agent.core.loop.verbs.learn import conclude
-from meta_agent.core.protocols import JSON, Candidate, Verdict, VerdictKind
+from meta_agent.core.protocols import JSON, Candidate, Factor, Verdict, VerdictKind
+
+Mixes = Callable[[Run, str, Sequence[Candidate]], list[Mix]]
+"""Returns the sets of ideas to train, merged onto a commit: by default all, and without each."""
+PATIENCE: Final = 2
+"""Generations without anything better, in a row, before a search escalates."""
 
 
 class Tip(NamedTuple):
@@ -57,6 +62,8 @@ class Tip(NamedTuple):
     """Ideas that conflicted or had no room: first in the next bundle, or tried at the end."""
     evidence: Evidence | None = None
     ended: bool = False
+    failures: tuple[frozenset[Factor], ...] = ()
+    """The factors that each generation tried since one was better."""
 
 
 def in_turn(run: Run, waiting: Sequence[Candidate], ideas: Sequence[Candidate]) -> list[Candidate]:
@@ -117,11 +124,12 @@ def _judge_dropped(cell: Cell, base: Collected, *, taken: bool) -> Judged:
 
 
 def measure_cells(
-    run: Run, base: Collected, generation: int, members: Sequence[Candidate]
+    run: Run, base: Collected, generation: int, members: Sequence[Candidate], mixes: Mixes
 ) -> list[Cell]:
     """Measures the bundle, each leave-one-out, and the bundle without members that harm.
 
-    If no cell is better than the base, measures a fraction of the remaining combinations.
+    If no cell is better than the base, measures a fraction of the remaining combinations. With
+    other `mixes` it measures these alone.
     """
     if not members:
         return []
@@ -129,18 +137,20 @@ def measure_cells(
     run.phase("bundle", f"generation {generation}: {names} together, and without each")
     trained = partial(measure, run, base, generation)
 
-    def price(mixes: Sequence[Mix]) -> int:
-        return attempts_of_jobs(run, jobs_of(run, mixes), base.tree)
+    def price(sets: Sequence[Mix]) -> int:
+        return attempts_of_jobs(run, jobs_of(run, sets), base.tree)
 
-    cells = trained(leave_one_out(run, onto, members))
+    cells = trained(mixes(run, onto, members))
+    if mixes is not leave_one_out:
+        return cells
     rest = pruned(run, onto, cells)
     if rest and search_pays(run, price([rest])):
         cells += trained([rest])
     if best(cells, base.evaluated.clean_success) is None:
-        mixes = fraction(run, onto, members)
-        if mixes and search_pays(run, price(mixes), later=False):
-            run.note(f"no cell is better: {len(mixes)} further combinations are tried")
-            cells += trained(mixes)
+        more = fraction(run, onto, members)
+        if more and search_pays(run, price(more), later=False):
+            run.note(f"no cell is better: {len(more)} further combinations are tried")
+            cells += trained(more)
     return cells
 
 
@@ -202,12 +212,17 @@ def conclude_dropped(
     chosen_ids = chosen.mix.ids if chosen else frozenset()
     judgements = dict(checked.judged)
     by_member = {share.candidate.id: share for share in _shares(run, cells)}
-    for member in cells[0].mix.members if cells else ():
+    for member in members_of(cells):
         checked.tested.setdefault(member.id, Tested(member, ()))
         if member.id not in chosen_ids:
             judgements[member.id] = _judge_member(run, member, by_member.get(member.id), cells)
     for cid, judged in judgements.items():
         conclude(run, at.collected, checked.tested[cid].candidate, judged, at.reading)
+
+
+def members_of(cells: Sequence[Cell]) -> list[Candidate]:
+    """Returns the candidates that are in any of the cells, each once."""
+    return list({member.id: member for cell in cells for member in cell.mix.members}.values())
 
 
 def conclude_untried(run: Run, tip: Tip, reads: dict[int, Read]) -> None:
@@ -260,16 +275,18 @@ def next_tip(
 ) -> Tip:
     """Moves the lead to the chosen cell with the admitted diagnostics. Returns the next tip.
 
-    The search ends there if nothing was `tried`, or if nothing was better and no idea waits. It
-    goes on after a new diagnostic, because authors then read more.
+    The search ends there if nothing was `tried`, unless it turned to other factors. It goes on
+    after a new diagnostic, because authors then read more.
     """
     onto = chosen.mix if chosen else Mix(ALL, (), tip.version.commit)
     onto = with_diagnostics(run, onto, admitted)
     members, version = (*tip.members, *onto.members), tip.version
     if onto.commit != version.commit:
         version = move_lead(run, f"g{generation}/lead", generation, onto.commit, members)
-    ended = not admitted and (not tried or (chosen is None and not waiting))
-    return Tip(version, members, tuple(waiting), at.reading.evidence, ended=ended)
+    factors = frozenset(member.factor for member in members_of(tried))
+    failures = () if chosen or admitted else (*tip.failures, factors)
+    ended = not admitted and not tried and len(failures) <= PATIENCE
+    return Tip(version, members, tuple(waiting), at.reading.evidence, ended, failures)
 
 
 def move_lead(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from meta_agent.policies.training.passes.chunks import Chunk
+
 
 class Recomputing:
     """Switches gradient checkpointing off for passes whose activations fit in memory."""
@@ -13,18 +15,13 @@ class Recomputing:
         self._kept_tokens = kept_tokens
         self._layers: list[Any] | None = None
 
-    def prepare(self, model: Any, tokens: int) -> bool:
-        """Sets the layers of `model` up for a pass of so many tokens, padding included.
-
-        Returns True if the pass keeps its activations.
-        """
+    def prepare(self, model: Any, chunk: Chunk) -> None:
+        """Sets the layers of `model` up for the pass of a chunk."""
         if self._layers is None:
             self._layers = [
                 layer
                 for layer in model.modules()
                 if getattr(layer, "gradient_checkpointing", False)
             ]
-        keeps = tokens <= self._kept_tokens
         for layer in self._layers:
-            layer.gradient_checkpointing = not keeps
-        return keeps
+            layer.gradient_checkpointing = chunk.ids.numel() > self._kept_tokens
