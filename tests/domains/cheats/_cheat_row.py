@@ -53,8 +53,3 @@ def _form(form: Any) -> Any:
     if not isinstance(form, list):
         return form
     return "".join(part if isinstance(part, str) else part[0] * part[1] for part in form)
-
-
-def swe_only(name: str, family: str, form: Form) -> Cheat:
-    """A cheat before graders of a repository, by our own runner and by a command."""
-    return Cheat(name, family, {"swe": form, "swe-command": form})

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from _cheat_row import GRADERS, Cheat, Grader, read_cheats
-from _cheats_beside import IN_BESIDE
-from _cheats_in_patches import IN_PATCHES
 
-CHEATS: Final[tuple[Cheat, ...]] = (
-    *(cheat for name in ("code", "answers", "calls") for cheat in read_cheats(name)),
-    *IN_PATCHES,
-    *IN_BESIDE,
+CHEATS: Final[tuple[Cheat, ...]] = tuple(
+    cheat
+    for name in ("code", "answers", "calls", "patches", "beside")
+    for cheat in read_cheats(name)
 )
 
 
