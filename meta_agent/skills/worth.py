@@ -23,7 +23,6 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import reduce
@@ -134,11 +133,6 @@ def _both(first: Trial, second: Trial) -> Trial:
     return Trial(
         first.skill, first.domain, seeds, second.budget, mean, mean - half, mean + half, proofs
     )
-
-
-def tried(trials: Sequence[Trial], name: str) -> Counter[str]:
-    """Returns how many trials a skill has had, by domain."""
-    return Counter(trial.domain for trial in trials if trial.skill == name)
 
 
 def trials(library: Path) -> list[Trial]:

@@ -216,16 +216,6 @@ class Surgery:
     def remove(self, statement: ast.stmt) -> None:
         self._removed.add(statement)
 
-    def unguard(self, guard: ast.If) -> None:
-        """Adds an edit that replaces an `if` statement by the statements of its body."""
-        lines = "\n".join(self._indented(inner, guard.col_offset) for inner in guard.body)
-        self.replace(guard, lines.lstrip())
-
-    def _indented(self, statement: ast.stmt, columns: int) -> str:
-        first, *rest = self.source(statement).split("\n")
-        cut = statement.col_offset - columns
-        return "\n".join([" " * columns + first, *(line[cut:] for line in rest)])
-
     def append(self, text: str, *, after: ast.stmt) -> None:
         _, end = self.file.span(after)
         self.edits[end, end] = f"\n{' ' * after.col_offset}{text}"
