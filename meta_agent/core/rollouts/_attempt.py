@@ -447,14 +447,12 @@ def _message(value: JSON) -> Message:
     if type(value) is not dict or type(value.get("role")) is not str:
         raise malformed(f"the message {value!r:.80} is not an object with a role")
     calls = value.get("tool_calls") or []
-    fits = type(calls) is list and all(map(_is_call, calls)) and _is_id(value.get("tool_call_id"))
-    if not fits:
+    fits = type(calls) is list and all(
+        type(c) is dict and type(c.get("function")) is dict and _is_id(c.get("id")) for c in calls
+    )
+    if not fits or not _is_id(value.get("tool_call_id")):
         raise malformed(f"the message {value!r:.80} has malformed tool calls")
     return value
-
-
-def _is_call(value: JSON) -> bool:
-    return type(value) is dict and type(value.get("function")) is dict and _is_id(value.get("id"))
 
 
 def _is_id(value: JSON) -> bool:

@@ -83,18 +83,15 @@ class FreeRun:
         """Checks that each rollout is opened once, and then has one call under way at a time."""
         index, opens = call["cid"], call.get("kind") == "open"
         with self._lock:
-            if self._may_ask(index, opens):
+            known = 0 <= index < len(self._attempts) and index not in self._busy
+            first_or_later = opens != (index in self._opened)
+            if known and first_or_later and not self._attempts[index].over:
                 self._opened.add(index)
                 self._busy.add(index)
                 return
             fault = malformed(f"rollout {index!r:.40} may not call now")
             self.fatal = self.fatal or fault
         raise fault
-
-    def _may_ask(self, index: int, opens: bool) -> bool:
-        if not 0 <= index < len(self._attempts) or index in self._busy:
-            return False
-        return opens != (index in self._opened) and not self._attempts[index].over
 
     def _enqueue(self, call: Call, answer: Answerer) -> None:
         with self._lock:

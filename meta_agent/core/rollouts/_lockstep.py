@@ -83,7 +83,10 @@ class LockStep:
     def _serve_one(self, call: Call, answers: list[Answer]) -> None:
         index, kind = call["cid"], call["kind"]
         if isinstance(kind, HostCall):
-            self._serve_host(self._attempts[index], call, answers)
+            attempt = self._attempts[index]
+            was_over = attempt.over
+            answers.append({"cid": index, "ok": serve_away(attempt, call)})
+            self._live -= attempt.over and not was_over
             return
         attempt = self._attempt(index)
         if kind == "model":
@@ -99,11 +102,6 @@ class LockStep:
         else:
             raise malformed(f"its kind {kind!r:.40} is unknown")
         self._live -= attempt.over
-
-    def _serve_host(self, attempt: Attempt, call: Call, answers: list[Answer]) -> None:
-        was_over = attempt.over
-        answers.append({"cid": call["cid"], "ok": serve_away(attempt, call)})
-        self._live -= attempt.over and not was_over
 
     def _attempt(self, index: object) -> Attempt:
         if type(index) is int and 0 <= index < len(self._attempts) and index not in self._waiting:

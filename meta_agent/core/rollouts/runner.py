@@ -94,18 +94,17 @@ class Runner:
         after `stopping` returns True. One thread at a time may call this.
         """
         terms = self._terms(temperature, top_p)
-        attempts = [Attempt(terms, p, i, _key(self._stamp, p, i)) for i, p in enumerate(plan)]
-        size = batch_size or self._batch_size(len(plan))
+        attempts = [
+            Attempt(terms, p, i, f"{self._stamp.run}/{p.group_id}/{p.sample_idx}/{i}")
+            for i, p in enumerate(plan)
+        ]
+        size = batch_size or len(plan) or 1
+        if batch_size is None and self._gateway.lock_step:  # all of a batch are open
+            size = Capabilities.of(self._domain).open_at_once or LOCK_STEP_BATCH
         rows: list[Rollout] = []
         for start in range(0, len(attempts), size):
             rows += self._batch(attempts[start : start + size], stopping)
         return rows
-
-    def _batch_size(self, planned: int) -> int:
-        """Returns how many rollouts run at once: in lock-step, all of a batch are open."""
-        if not self._gateway.lock_step:
-            return planned or 1
-        return Capabilities.of(self._domain).open_at_once or LOCK_STEP_BATCH
 
     def _terms(self, temperature: float | None, top_p: float | None) -> Terms:
         sampling = self._domain.sampling
@@ -188,7 +187,3 @@ def _fail_rest(attempts: Sequence[Attempt], error: BaseException | None) -> None
             attempt.fail("infra", f"sandbox {error.kind}: {error}")
         else:
             attempt.fail("policy", "the harness's worker returned before this rollout ended")
-
-
-def _key(stamp: Stamp, plan: PlannedRollout, index: int) -> str:
-    return f"{stamp.run}/{plan.group_id}/{plan.sample_idx}/{index}"

@@ -91,7 +91,9 @@ class RolloutStore:
             for index, rollout in enumerate(rollouts):
                 rows.add(to_line(rollout))
                 if rollout.tokens is not None:
-                    tokens.add(_token_line(index, rollout.tokens))
+                    row = {"row": index, **tokens_to_json(rollout.tokens)}
+                    line = json.dumps(row, separators=(",", ":"), allow_nan=False)
+                    tokens.add(line.encode() + b"\n")
             file = rows.keep(self.directory)
             tokens_file = tokens.keep(self.directory) if tokens.count else None
         ref = ShardRef(name, file.path, file.sha256, file.count, file.bytes, tokens_file)
@@ -123,15 +125,11 @@ class RolloutStore:
         text = json.dumps({"schema_version": SCHEMA_VERSION, **asdict(ref)}, indent=1)
         sync(self._manifest_path(ref.name).parent)
         write_whole(self._manifest_path(ref.name), text + "\n", mode=0o600)
-        if before is not None:
-            self._drop_replaced(before, ref)
-        return ref
-
-    def _drop_replaced(self, old: ShardRef, new: ShardRef) -> None:
-        paths = {file.path for file in (new.rows, new.tokens) if file}
-        for file in (old.rows, old.tokens):
+        paths = {file.path for file in (ref.rows, ref.tokens) if file}
+        for file in (before.rows, before.tokens) if before else ():
             if file and file.path not in paths:
                 (self.directory / file.path).unlink(missing_ok=True)
+        return ref
 
     def find(self, name: str) -> ShardRef | None:
         """Returns the stored set `name`, or None. Raises IntegrityError for a damaged manifest."""
@@ -249,11 +247,6 @@ class _ShardFile:
         size = self._file.size
         path = self._file.publish(name)
         return DataFile(path.relative_to(root).as_posix(), digest, self.count, size)
-
-
-def _token_line(row: int, tokens: TokenRecord) -> bytes:
-    record = {"row": row, **tokens_to_json(tokens)}
-    return json.dumps(record, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
 def _verify(path: Path, file: DataFile) -> None:

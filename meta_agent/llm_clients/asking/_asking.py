@@ -20,7 +20,7 @@ from meta_agent.llm_clients.asking._exchange import (
     reply_to_json,
 )
 from meta_agent.llm_clients.asking._meter import Meter, bound_of
-from meta_agent.llm_clients.asking._roles import Route, Routes
+from meta_agent.llm_clients.asking._roles import Routes
 from meta_agent.llm_clients.asking.transcripts import Transcripts
 from meta_agent.llm_clients.scrubber import Scrubber
 
@@ -79,12 +79,15 @@ class Live:
         reply, attempts, reservation = route.retrying.call(attempt)
         crash_point("model:replied")
         try:
+            usd = route.price.usd(reply.usage) if route.price and reply.counted else None
+            # A server might have echoed a key.
+            plain = reply_from_json(self.scrubber.json(reply_to_json(reply)))
             exchange = Exchange(
                 conversation=conversation,
                 turn=turn,
                 role=request.role,
                 question=question,
-                reply=self._priced(reply, route),
+                reply=replace(plain, usd=usd),
                 at=self.clock(),
                 attempts=attempts,
                 reservation=reservation,
@@ -95,12 +98,6 @@ class Live:
             return recorded.reply
         finally:
             self.meter.keep(reservation)  # if it was not settled, nobody waits for it any more
-
-    def _priced(self, reply: ChatReply, route: Route) -> ChatReply:
-        """Returns the reply with its price, and without keys, which a server might have echoed."""
-        usd = route.price.usd(reply.usage) if route.price and reply.counted else None
-        plain = reply_from_json(self.scrubber.json(reply_to_json(reply)))
-        return replace(plain, usd=usd)
 
     def _end_unanswered(self, reservation: int, error: BaseException) -> None:
         # A script without a line for this turn is a ConfigError: nobody was asked.

@@ -116,7 +116,10 @@ def from_line(line: Mapping[str, Any], conversation: str, before: Exchange | Non
             "restore the file"
         )
     messages = [*dialogue[: line["base"]], *line["new"]]
-    parameters, tools = (_latest(line, name, before) for name in ("parameters", "tools"))
+    parameters, tools = (
+        line[name] if name in line or before is None else getattr(before.question, name)
+        for name in ("parameters", "tools")
+    )
     question = Question(parameters, messages, tools)
     if question.digest != line["digest"]:
         raise ValueError(
@@ -132,10 +135,6 @@ def from_line(line: Mapping[str, Any], conversation: str, before: Exchange | Non
         int(line["attempts"]),
         line["reservation"],
     )
-
-
-def _latest(line: Mapping[str, Any], name: str, before: Exchange | None) -> Any:
-    return line[name] if name in line or before is None else getattr(before.question, name)
 
 
 def reply_to_json(reply: ChatReply, before: ChatReply | None = None) -> dict[str, JSON]:

@@ -191,7 +191,13 @@ class Routes:
         if model.startswith(_SCRIPTED):
             retrying = Retrying(self._policy, Breaker())
             return Route(model, model, price, _script(model).chat, retrying)
-        endpoint = self._endpoint(role)
+        server = self._servers.get(role)
+        if server is None:
+            endpoint = endpoint_for(role, self._config, self._environment)
+        else:
+            endpoint = resolve_endpoint(
+                server.model, server.base_url, server.api_key, self._environment
+            )
         # One SDK serves every model of an account, and one breaker watches it.
         account = replace(endpoint, model="")
         if account not in self._accounts:
@@ -221,9 +227,3 @@ class Routes:
                     raise
 
         return Route(model, endpoint.model, price, ask, Retrying(self._policy, breaker))
-
-    def _endpoint(self, role: Role) -> Endpoint:
-        server = self._servers.get(role)
-        if server is None:
-            return endpoint_for(role, self._config, self._environment)
-        return resolve_endpoint(server.model, server.base_url, server.api_key, self._environment)

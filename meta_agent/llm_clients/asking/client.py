@@ -68,7 +68,9 @@ class Client:
         BudgetError if a cap leaves too little, and IntegrityError if a replay has no such reply.
         """
         request = replace(request, model=self.model_of(request.role))
-        question = self._question(request)
+        clean = self.scrubber.json
+        messages = [clean(dict(message)) for message in request.messages]
+        question = Question(parameters(request), messages, clean(tools_json(request.tools)))
         with self._locks.setdefault(conversation, threading.Lock()):
             recorded = self.transcripts.recorded(conversation, turn)
             if recorded is not None and recorded.question.digest == question.digest:
@@ -95,11 +97,6 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _question(self, request: ChatRequest) -> Question:
-        clean = self.scrubber.json
-        messages = [clean(dict(message)) for message in request.messages]
-        return Question(parameters(request), messages, clean(tools_json(request.tools)))
 
 
 def open_client(
@@ -155,7 +152,10 @@ def open_client(
             scrubber=scrubber,
         )
         opened.callback(routes.close)
-        _set_caps(config, ledger, run_id)
+        ledger.set_cap(run_id, max_usd=config.max_usd, max_tokens=config.max_tokens)
+        for role in ROLES:
+            usd, tokens = config.role_max_usd.get(role), config.role_max_tokens.get(role)
+            ledger.set_cap(run_id, role=role, max_usd=usd, max_tokens=tokens)
         if prices:
             if started_at is None:
                 started_at = _started_at(ledger, run_id, manifest, clock)
@@ -200,13 +200,6 @@ def _replaying(
         _write_manifest(transcripts, recording.transcripts.manifest() or {})
     replay = Replay(recording, transcripts, exact=config.replay_match == "exact")
     return Client(replay, transcripts, scrubber, recording.model_of)
-
-
-def _set_caps(config: RunConfig, ledger: Ledger, run_id: str) -> None:
-    ledger.set_cap(run_id, max_usd=config.max_usd, max_tokens=config.max_tokens)
-    for role in ROLES:
-        usd, tokens = config.role_max_usd.get(role), config.role_max_tokens.get(role)
-        ledger.set_cap(run_id, role=role, max_usd=usd, max_tokens=tokens)
 
 
 def _stated(config: RunConfig) -> dict[str, Price]:

@@ -253,15 +253,14 @@ def _bought(config: RunConfig, planned: int, roles: Mapping[Role, RoleEstimate])
         *((config.role_max_tokens.get(name), role.tokens) for name, role in roles.items()),
     ]
     bought = [
-        (math.floor(cap * planned / cost.high), _floor(cap * planned, cost.low))
+        (
+            math.floor(cap * planned / cost.high),
+            math.floor(cap * planned / cost.low) if cost.low else math.inf,
+        )
         for cap, cost in capped
         if cap is not None and cost is not None and cost.high > 0
     ]
     return Range(*map(min, zip(*bought, strict=True))) if bought else None
-
-
-def _floor(amount: float, cost: float) -> float:
-    return math.floor(amount / cost) if cost else math.inf
 
 
 def _of_money(planned: int, bought: Range | None, roles: Mapping[Role, RoleEstimate]) -> list[str]:

@@ -135,6 +135,7 @@ class _Conversation:
         self.failures: list[Failure] = []
         self._path = path
         self._name = name
+        self._header = {"schema_version": SCHEMA_VERSION, "conversation": name}
         self._sound_bytes = 0  # the length of the whole lines that we wrote
         if path.is_file():
             self._load(path.read_bytes())
@@ -153,7 +154,7 @@ class _Conversation:
         self.failures.append(failure)
 
     def _write(self, line: str) -> None:
-        data = b"" if self._sound_bytes else _header(self._name)
+        data = b"" if self._sound_bytes else json.dumps(self._header).encode() + b"\n"
         data += line.encode() + b"\n"
         with _naming_the_file(self._path):
             _make(self._path.parent)
@@ -179,23 +180,19 @@ class _Conversation:
                     return
                 raise self._damaged(number, error) from error
             try:
-                self._check_header(value) if number == 0 else self._read(value)
+                if number == 0:
+                    if {name: value[name] for name in self._header} != self._header:
+                        raise ValueError(f"restore the file: it is not of {self._name}: {value}")
+                elif "failure" in value:
+                    self.failures.append(Failure.from_json(value, self._name))
+                else:
+                    self._take(value)
             except (ValueError, KeyError, TypeError) as error:
                 raise self._damaged(number, error) from error
             self._sound_bytes += len(line) + 1
 
     def _damaged(self, number: int, error: Exception) -> IntegrityError:
         return _damaged(self._path, f"line {number + 1}: {type(error).__name__} {error}")
-
-    def _check_header(self, header: Mapping[str, JSON]) -> None:
-        if header["schema_version"] != SCHEMA_VERSION or header["conversation"] != self._name:
-            raise ValueError(f"restore the file: this is no header for {self._name}: {header}")
-
-    def _read(self, line: Mapping[str, JSON]) -> None:
-        if "failure" in line:
-            self.failures.append(Failure.from_json(line, self._name))
-        else:
-            self._take(line)
 
     def _take(self, line: Mapping[str, JSON]) -> Exchange:
         turn = int(line["turn"])
@@ -220,10 +217,6 @@ def _segment(part: str) -> str:
         return part
     plain = re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-")[:60]
     return f"{plain}~{hashlib.sha256(part.encode()).hexdigest()[:12]}"
-
-
-def _header(name: str) -> bytes:
-    return json.dumps({"schema_version": SCHEMA_VERSION, "conversation": name}).encode() + b"\n"
 
 
 def _name_in(path: Path) -> str | None:

@@ -81,7 +81,10 @@ def _sent(message: Message) -> Message:
     added = {**mapping(mapping(message.get("provider_blocks")).get(OURS))}
     calls, fields_of_calls = sent.get("tool_calls", ()), added.pop("tool_calls", ())
     if len(calls) == len(fields_of_calls) > 0:
-        sent["tool_calls"] = [*map(_with_fields, calls, fields_of_calls)]
+        sent["tool_calls"] = [
+            {**fields, **call, "function": {**fields.get("function", {}), **call["function"]}}
+            for call, fields in zip(calls, fields_of_calls, strict=True)
+        ]
     return {**sent, **added}
 
 
@@ -93,11 +96,6 @@ def without_added(request: ChatRequest, refusal: str) -> ChatRequest:
         return request
     messages = [{**message, "provider_blocks": None} for message in request.messages]
     return replace(request, messages=messages)
-
-
-def _with_fields(call: JSON, fields: JSON) -> JSON:
-    function = {**fields.get("function", {}), **call["function"]}
-    return {**fields, **call, "function": function}
 
 
 def model_name(model: str) -> str:

@@ -156,7 +156,9 @@ class Conversation:
         self.counts["replies"] += 1
         self.counts["reply_silent"] += not call.events
         self._add_words(rollout, call)
-        written, called = _written(call.reply), _called(call.reply)
+        written = _written(call.reply)
+        functions = [made.get("function") or {} for made in call.reply.get("tool_calls") or ()]
+        called = [str(function.get("name")) for function in functions]
         self.counts["calls"] += len(call.events)
         extra = [e for e in call.events if e.tool not in called] if called else call.events[1:]
         self.counts["call_unwritten"] += len(extra)
@@ -290,12 +292,6 @@ def _key(message: Message) -> str:
 def _text(message: Message) -> str:
     content = message.get("content")
     return content if isinstance(content, str) else "\n".join(_leaves(content))
-
-
-def _called(reply: Message) -> list[str]:
-    """Returns the names of the tools that a reply calls. A reply that is only text calls none."""
-    calls = [call.get("function") or {} for call in reply.get("tool_calls") or ()]
-    return [str(call.get("name")) for call in calls]
 
 
 def _written(reply: Message) -> str:

@@ -181,7 +181,8 @@ def ask_curriculum(
         {"key": t.key, "view": dict(t.view), "labels": slices(t)} for t in tasks
     ]
     draw.shuffle(listed)
-    rates = {task.key: _rate(task.key) for task in tasks}
+    # Made-up success rates: any fifth from never to always.
+    rates = {task.key: hashlib.sha256(task.key.encode()).digest()[0] % 6 / 5 for task in tasks}
     history: dict[str, dict[str, int]] = {}
     chosen: list[str] = []
     for _ in range(_STEPS):
@@ -202,15 +203,13 @@ def ask_curriculum(
     }
 
 
-def _rate(key: str) -> float:
-    """Returns a made-up success rate for a task: any fifth from never to always."""
-    return hashlib.sha256(key.encode()).digest()[0] % 6 / 5
-
-
 def _skew(listed: Sequence[Mapping[str, JSON]], chosen: Sequence[str]) -> float:
     texts = {task["key"]: json.dumps(task["view"], sort_keys=True) for task in listed}
     common = Counter("".join(texts.values())).most_common(_MOST_FEATURES)
-    rows = {key: _features(text, [char for char, _ in common]) for key, text in texts.items()}
+    rows = {
+        key: [float(len(text)), *(float(text.count(char)) for char, _ in common)]
+        for key, text in texts.items()
+    }
     largest = 0.0
     for column in range(len(common) + 1):
         values = [row[column] for row in rows.values()]
@@ -219,10 +218,6 @@ def _skew(listed: Sequence[Mapping[str, JSON]], chosen: Sequence[str]) -> float:
             moved = _mean([rows[key][column] for key in chosen]) - _mean(values)
             largest = max(largest, abs(moved) / spread)
     return largest
-
-
-def _features(text: str, chars: Sequence[str]) -> list[float]:
-    return [float(len(text)), *(float(text.count(char)) for char in chars)]
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -54,16 +54,17 @@ class Reference:
 
     def beyond(self, metrics: Mapping[str, float]) -> dict[str, float]:
         """Returns those of `metrics` that lie outside the reference's ranges, or have no range."""
-        return {name: value for name, value in metrics.items() if not self._usual(name, value)}
+        wide = {name: self._wide(name) for name in metrics}
+        return {
+            name: value
+            for name, value in metrics.items()
+            if name not in self.ranges or not wide[name][0] <= value <= wide[name][1]
+        }
 
     def raises(self, alert: Alert) -> bool:
         """Returns True if the reference harness raises the same alert, with as large a value."""
         far = self.alerts.get(alert.metric)
         return far is not None and abs(alert.value) <= abs(far) * (1 + 5 * _ROOM)
-
-    def _usual(self, name: str, value: float) -> bool:
-        low, high = self._wide(name)
-        return name in self.ranges and low <= value <= high
 
     def _wide(self, name: str) -> tuple[float, float]:
         """Returns the range with room on either side for seeds that were not measured."""

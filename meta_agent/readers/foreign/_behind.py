@@ -47,7 +47,7 @@ class Attempt(NamedTuple):
 
 _OF_ATTEMPTS: Final[tuple[tuple[str, Degree], ...]] = (
     (r"signal\.(misordered|tied|reward_corr_clean|reward_follows|flagged_reward_gap)",
-     lambda r, s: _rank(r.total_reward) if r.rewards and _failed(r) else 0),
+     lambda r, s: _rank(r) if r.outcome is not None and not r.clean else 0),
     (r"signal\.reward_turns_corr", lambda r, s: r.turns if r.rewards else 0),
     (r"signal\.reward_turns_corr_within", lambda r, s: 1 / r.turns if r.turns and r.rewards else 0),
     (r"signal\.reward_missing", lambda r, s: not (r.rewards and math.isfinite(r.total_reward))),
@@ -136,12 +136,9 @@ def _is_present(rollout: Rollout, name: str) -> bool:
     return name not in absent(rollout)
 
 
-def _failed(rollout: Rollout) -> bool:
-    return rollout.outcome is not None and not rollout.clean
-
-
-def _rank(reward: float) -> float:
-    """Returns a number above 0 that grows with the reward."""
+def _rank(rollout: Rollout) -> float:
+    """Returns a number above 0 that grows with the reward, or 0 without a reward."""
+    reward = rollout.total_reward if rollout.rewards else math.nan
     return math.pi / 2 + math.atan(reward) if math.isfinite(reward) else 0
 
 

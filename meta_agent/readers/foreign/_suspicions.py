@@ -37,7 +37,10 @@ class Suspicions:
 
     def add(self, rollout: Rollout) -> None:
         self.n += 1
-        text = "\n".join(_words(event.arguments) for event in rollout.tool_events)
+        values = [v for event in rollout.tool_events for v in event.arguments.values()]
+        # Texts as they are typed; other values are JSON.
+        words = (v if isinstance(v, str) else json.dumps(v, default=str) for v in values)
+        text = "\n".join(words)
         for name, pattern in SUSPICIONS.items():
             if pattern.search(text):
                 self.matches[name] += 1
@@ -51,10 +54,3 @@ class Suspicions:
             if with_outcomes:
                 metrics[f"suspect.{name}.solved"] = self.solved[name] / self.matches[name]
         return metrics
-
-
-def _words(arguments: Mapping[str, object]) -> str:
-    """Returns the values of the arguments as they are typed. Other values are JSON."""
-    return "\n".join(
-        v if isinstance(v, str) else json.dumps(v, default=str) for v in arguments.values()
-    )

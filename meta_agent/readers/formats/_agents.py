@@ -223,7 +223,10 @@ def _read_swe_agent(row: Row, count: Count) -> Draft:
             event = ToolEvent(turn, action.split()[0], call, observation or "", True)
             draft.tool_events.append(event)
     draft.turns = len(steps)
-    draft.policy = _model(row)
+    # The replay configuration is JSON as text since 1.0.
+    agent = as_object(arguments_of(row.get("replay_config")).get("agent"))
+    name = as_object(agent.get("model")).get("name")
+    draft.policy = name if isinstance(name, str) else None
     draft.stop_reason, draft.error = _ending_of_swe_agent(status or "")
     stats = about.object("model_stats")
     received = stats.number("tokens_received")
@@ -255,13 +258,6 @@ def _ending_of_swe_agent(status: str) -> tuple[StopReason | None, RolloutFailure
     if cause in _FAILED_MACHINES and "submitted" not in status:
         return "error", RolloutFailure("infra", status)
     return ("submitted" if "submitted" in status else "returned"), None
-
-
-def _model(row: Row) -> str | None:
-    """Returns the model's name in the replay configuration, which is JSON as text since 1.0."""
-    agent = as_object(arguments_of(row.get("replay_config")).get("agent"))
-    name = as_object(agent.get("model")).get("name")
-    return name if isinstance(name, str) else None
 
 
 SWE_AGENT: Final = Format(

@@ -37,10 +37,6 @@ _KEYS: Final = Keys(
 )
 
 
-def _claims(value: JSON) -> int:
-    return CERTAIN if has(value, "eval") and has(value["eval"], "task", "model") else 0
-
-
 def _expand(placed: Placed) -> Iterator[Placed]:
     """Yields one row for each sample, with what the log says of all of them."""
     log = as_object(placed.value)
@@ -146,7 +142,7 @@ INSPECT: Final = Format(
     "inspect",
     "Inspect logs (.eval, or .json)",
     "eval: {task, model}, samples",
-    _claims,
+    lambda value: CERTAIN if has(as_object(value).get("eval"), "task", "model") else 0,
     _read,
     expand=_expand,
     identity=_identity,

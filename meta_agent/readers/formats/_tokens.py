@@ -27,19 +27,14 @@ def joined(calls: Iterable[CallTokens]) -> TokenRecord | None:
     """
     record: TokenRecord | None = None
     for call in calls:
-        if record is None or not _extends(call.prompt_ids, record):
-            exact = record is None
-            record = TokenRecord(list(call.prompt_ids), [], [], [], exact)
+        before = record.prompt_ids + record.completion_ids if record else []
+        if record is None or call.prompt_ids[: len(before)] != before:
+            record = TokenRecord(list(call.prompt_ids), [], [], [], exact=record is None)
         between = call.prompt_ids[len(record.prompt_ids) + len(record.completion_ids) :]
         record.completion_ids += between + call.completion_ids
         record.mask += [0] * len(between) + [1] * len(call.completion_ids)
         record.logprobs += [0.0] * len(between) + call.logprobs
     return record
-
-
-def _extends(prompt: list[int], record: TokenRecord) -> bool:
-    before = record.prompt_ids + record.completion_ids
-    return prompt[: len(before)] == before
 
 
 def calls_of(rows: Iterable[JSON], names: tuple[str, str, str]) -> Iterator[CallTokens]:

@@ -72,7 +72,9 @@ def _read(row: Row, count: Count) -> Draft:
     ends = [call.text("finish_reason") for call in calls if call.integer("node") in path]
     draft.stop_reason = _stop(row.text("stop_condition"), ends[-1] if ends else None, draft.error)
     draft.cut_replies = ends.count("length") if len(ends) == draft.turns and ends else None
-    draft.cost = cost_of(None, *(_tokens(call) for call in calls))
+    names = ("prompt_tokens", "completion_tokens")
+    counts = [[call.object("usage").number(name) for name in names] for call in calls]
+    draft.cost = cost_of(None, *(n for pair in counts if None not in pair for n in pair))
     row.skip("id", "version", "verifiers", "agent", "tools", "info", "extra_usage", "timing")
     row.skip("is_completed", "ok")
     return draft
@@ -115,12 +117,6 @@ def _stop(
     if last_reply == "length":
         return "length"
     return None if condition is None else "returned"
-
-
-def _tokens(call: Row) -> float | None:
-    usage = call.object("usage")
-    counts = [usage.number(name) for name in ("prompt_tokens", "completion_tokens")]
-    return None if None in counts else sum(count for count in counts if count is not None)
 
 
 TRACES: Final = Format(

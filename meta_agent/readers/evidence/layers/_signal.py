@@ -14,6 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from meta_agent.core.evidence import Mean
 from meta_agent.core.protocols import JSON, Rollout
@@ -199,7 +200,8 @@ def trends(rows: Sequence[Mapping[str, JSON]]) -> dict[str, float]:
     """Returns the means of the first and last third of each training series, and the difference."""
     metrics: dict[str, float] = {"train.steps": float(len(rows))} if rows else {}
     for name in TRENDS:
-        series = [float(r[name]) for r in rows if _is_number(r.get(name))]
+        values: list[Any] = [row.get(name) for row in rows]
+        series = [float(v) for v in values if type(v) in (int, float) and math.isfinite(v)]
         if not series:
             continue
         third = max(1, len(series) // 3)
@@ -207,7 +209,3 @@ def trends(rows: Sequence[Mapping[str, JSON]]) -> dict[str, float]:
         metrics |= {f"train.{name}.first": first, f"train.{name}.last": last}
         metrics[f"train.{name}.change"] = last - first
     return metrics
-
-
-def _is_number(value: JSON) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
