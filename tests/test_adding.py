@@ -32,9 +32,9 @@ from meta_agent.llm_clients.keys import MAKERS, Maker
 from meta_agent.llm_clients.providers import _endpoints
 from meta_agent.policies.training._recipe import _ALGORITHM, _OURS
 from meta_agent.readers.formats import FORMATS, read_rollouts
-from meta_agent.readers.formats._draft import Draft
+from meta_agent.readers.formats._draft import AttemptDraft
 from meta_agent.readers.formats._format import Count, Format
-from meta_agent.readers.formats._row import Row, has
+from meta_agent.readers.formats._row import SourceRow, has
 from meta_agent.strategies.strategies import STRATEGIES
 
 from .gate._rows import arm
@@ -102,9 +102,9 @@ def test_a_model_provider(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_rollouts_format(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def read(row: Row, count: Count) -> Draft:
+    def read(row: SourceRow, count: Count) -> AttemptDraft:
         said = [{"role": "assistant", "content": row.text("said")}]
-        return Draft(prompt=[], messages=said, outcome=row.flag("won"))
+        return AttemptDraft(prompt=[], messages=said, outcome=row.flag("won"))
 
     def claims(value: Any) -> int:
         return 3 if has(value, "said", "won") else 0

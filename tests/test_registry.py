@@ -23,7 +23,7 @@ from meta_agent.trackers import Place
 from meta_agent.trackers._tracker import open_tracker
 
 MODULE = """
-from meta_agent.readers.formats._draft import Draft
+from meta_agent.readers.formats._draft import AttemptDraft
 from meta_agent.readers.formats._format import Format
 from meta_agent.readers.formats._row import has
 
@@ -54,7 +54,7 @@ def cluster(address, **needs): return address, needs
 
 def read(row, count):
     said = [{"role": "assistant", "content": row.text("moves")}]
-    return Draft(prompt=[], messages=said, outcome=row.flag("won"))
+    return AttemptDraft(prompt=[], messages=said, outcome=row.flag("won"))
 
 chess = Format("chess", "games", "moves, won", lambda v: 3 if has(v, "moves", "won") else 0, read)
 """

@@ -10,7 +10,7 @@ import typer
 from meta_agent.cli._output import Pulse, emit
 
 if TYPE_CHECKING:
-    from meta_agent.readers.formats import Reading
+    from meta_agent.readers.formats import Import
 
 FormatOption = Annotated[
     str | None,
@@ -72,7 +72,7 @@ def report_on_files(
 
 
 def _report_on(
-    reading: Reading, solved_at: float | None, as_json: bool, page: Path | None, arguments: str
+    reading: Import, solved_at: float | None, as_json: bool, page: Path | None, arguments: str
 ) -> None:
     from meta_agent.readers.foreign import read_foreign
     from meta_agent.readers.formats import judged

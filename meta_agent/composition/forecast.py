@@ -35,8 +35,8 @@ from meta_agent.llm_clients.asking.client import prices_in_use, recording_of
 from meta_agent.llm_clients.asking.estimate import (
     ASSUMED,
     TOO_COARSE,
+    CostForecast,
     Detectable,
-    Estimate,
     Habits,
     Range,
     estimate,
@@ -69,7 +69,7 @@ class Forecast:
 
     config: RunConfig
     plan: Plan
-    estimate: Estimate
+    estimate: CostForecast
     placing: Placing
     work: Work | None
     """The attempts and tokens of an `hf:` policy; None for any other policy."""

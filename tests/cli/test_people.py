@@ -9,7 +9,7 @@ import pytest
 from meta_agent.core.chat import ChatReply, ToolCall, Usage
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.workspace import init_workspace
-from meta_agent.llm_clients.asking._digest import Question
+from meta_agent.llm_clients.asking._digest import ModelQuestion
 from meta_agent.llm_clients.asking.transcripts import Exchange, Transcripts
 
 from ..view._sample import HOSTILE, write_sample
@@ -76,7 +76,7 @@ def exchange(
     conversation: str, turn: int, messages: list[dict[str, object]], reply: ChatReply
 ) -> Exchange:
     role = conversation.rpartition("/")[2]
-    question = Question({"model": "openai/some-model"}, messages, [])
+    question = ModelQuestion({"model": "openai/some-model"}, messages, [])
     return Exchange(conversation, turn, role, question, reply, 1_800_000_000.0)  # type: ignore[arg-type]
 
 

@@ -22,7 +22,7 @@ from meta_agent.core.ledger.waiting import Wait, Watch
 from meta_agent.core.protocols import Answerer, Call
 from meta_agent.core.workspace import init_workspace
 from meta_agent.llm_clients.asking._retry import RetryPolicy
-from meta_agent.llm_clients.providers._connection import Timeouts
+from meta_agent.llm_clients.providers._connection import RequestTimeouts
 from meta_agent.policies.training import PolicyChild, RolloutEvent, Row, TrainJob
 from meta_agent.reports import reduce, state, wait_words
 from meta_agent.reports.pages.html import render_html
@@ -41,7 +41,7 @@ def ask(args, channel):
     time.sleep(100)
 OPERATIONS = {"ask": ask}
 """
-PATIENT = Timeouts(connect_sec=1, silent_sec=60, total_sec=120)
+PATIENT = RequestTimeouts(connect_sec=1, silent_sec=60, total_sec=120)
 
 
 @pytest.fixture(autouse=True)

@@ -8,15 +8,17 @@ import pytest
 
 from meta_agent.core.protocols import Message, Rollout, ToolEvent, ViewChange
 from meta_agent.readers.evidence import build_evidence, exchanges, render_text
-from meta_agent.readers.evidence.conversation import Conversation
+from meta_agent.readers.evidence.conversation import ConversationLayer
 from tests.evidence._rollouts import rollout
 
 TOLD = {"v": "x-3*y", "e35": "ok", "t": "2t lo", "s": "done"}
 NAMES = {"v": "view", "e": "edit", "t": "test", "s": "submit"}
 
 
-def audit(rollouts: list[Rollout], tasks: dict[str, dict[str, Any]] | None = None) -> Conversation:
-    found = Conversation(tasks or {})
+def audit(
+    rollouts: list[Rollout], tasks: dict[str, dict[str, Any]] | None = None
+) -> ConversationLayer:
+    found = ConversationLayer(tasks or {})
     for one in rollouts:
         found.add(one)
     return found

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from meta_agent.core.chat import Provider
-from meta_agent.llm_clients.providers._connection import Timeouts
+from meta_agent.llm_clients.providers._connection import RequestTimeouts
 from meta_agent.llm_clients.providers._endpoints import open_endpoint, resolve_endpoint
 
 
@@ -15,7 +15,7 @@ def open_provider(
     *,
     base_url: str | None = None,
     api_key: str | None = None,
-    timeouts: Timeouts | None = None,
+    timeouts: RequestTimeouts | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Provider:
     environment = os.environ if environment is None else environment

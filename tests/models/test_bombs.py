@@ -17,7 +17,7 @@ import pytest
 
 from meta_agent.core.chat import ChatRequest, ToolSpec
 from meta_agent.core.errors import ProviderError
-from meta_agent.llm_clients.providers._connection import Timeouts
+from meta_agent.llm_clients.providers._connection import RequestTimeouts
 from tests.models._providers import open_provider
 
 pytestmark = [
@@ -225,7 +225,7 @@ def serving(say: Callable[[Write], None]) -> Iterator[tuple[str, threading.Event
         server.shutdown()
 
 
-def ask(model: str, url: str, timeouts: Timeouts | None = None) -> str:
+def ask(model: str, url: str, timeouts: RequestTimeouts | None = None) -> str:
     suffix = "" if "anthropic" in model else "/v1"
     provider = open_provider(model, base_url=url + suffix, api_key="sk-x", timeouts=timeouts)
     view = ToolSpec("view", "Shows a file.", {"type": "object", "properties": {}})
@@ -286,7 +286,7 @@ def dripping_events(write: Write) -> None:
 @pytest.mark.parametrize("drip", [dripping_error, dripping_events])
 @pytest.mark.parametrize("name", MODELS)
 def test_who_drips_is_over_time_and_hung_up_on(name: str, drip: Callable[[Write], None]) -> None:
-    patience = Timeouts(connect_sec=1.0, silent_sec=2.0, total_sec=1.0)
+    patience = RequestTimeouts(connect_sec=1.0, silent_sec=2.0, total_sec=1.0)
     with serving(drip) as (url, gone):
         with pytest.raises(ProviderError):
             ask(MODELS[name][0], url, patience)

@@ -14,10 +14,10 @@ import pytest
 
 from meta_agent.core.errors import BudgetError, PreflightError, ProviderError
 from meta_agent.core.ledger import CRASH_VARIABLE, Ledger
-from meta_agent.llm_clients.asking._digest import Question
+from meta_agent.llm_clients.asking._digest import ModelQuestion
 from meta_agent.llm_clients.asking._meter import bound_of
 from meta_agent.llm_clients.asking._retry import RetryPolicy
-from meta_agent.llm_clients.providers._connection import Timeouts
+from meta_agent.llm_clients.providers._connection import RequestTimeouts
 from tests.loopback import Call, Fault, Say, openai_server, say_each
 from tests.models._clients import RUN, SHELL, Opened, opened, request, user
 from tests.models._crash_child import main as ask_once
@@ -37,7 +37,9 @@ def small(_call: Call) -> Say:
 
 
 # What `request("?")` sets aside: see `test_worst_case_counts_a_byte_as_a_token`.
-BOUND_TOKENS = bound_of(Question({"max_tokens": 100}, [user("?")], []), None).input_tokens + 100
+BOUND_TOKENS = (
+    bound_of(ModelQuestion({"max_tokens": 100}, [user("?")], []), None).input_tokens + 100
+)
 
 
 def test_sixteen_callers_cannot_cross_a_cap_and_use_what_it_has(
@@ -244,7 +246,7 @@ def test_stalled_stream_keeps_its_reservation_and_counts_after_a_restart(tmp_pat
         "meta_model": "openai/any",
         "max_tokens": BOUND_TOKENS + 10,
         "retry": RetryPolicy(attempts=1),
-        "timeouts": Timeouts(connect_sec=5, silent_sec=0.2, total_sec=5),
+        "timeouts": RequestTimeouts(connect_sec=5, silent_sec=0.2, total_sec=5),
     }
     with openai_server(lambda _: Fault.stall()) as url:
         settings["base_urls"] = {"all": url}
@@ -303,7 +305,7 @@ def spend_of(workspace: Path) -> tuple[int, int, int]:
 
 
 def test_death_between_reply_and_record_asks_once_more_and_counts_both(tmp_path: Path) -> None:
-    bound = bound_of(Question({"max_tokens": 100}, [user("one")], []), None).input_tokens + 100
+    bound = bound_of(ModelQuestion({"max_tokens": 100}, [user("one")], []), None).input_tokens + 100
     with openai_server(small) as url:
         assert run_child(tmp_path, url, "model:replied") == -signal.SIGKILL
         assert spend_of(tmp_path) == (0, bound, 1)
@@ -327,7 +329,7 @@ def test_death_between_record_and_settling_is_mended_without_asking(tmp_path: Pa
 
 def test_worst_case_counts_a_byte_as_a_token() -> None:
     text = "é" * 1000  # two bytes each
-    bound = bound_of(Question({"max_tokens": 50}, [user(text)], []), None)
+    bound = bound_of(ModelQuestion({"max_tokens": 50}, [user(text)], []), None)
     assert 2000 < bound.input_tokens < 2100
     assert bound.output_tokens == 50
 
@@ -345,7 +347,7 @@ def test_worst_case_of_a_long_dialogue_trusts_what_was_counted(tmp_path: Path) -
     assert before is not None
     messages = [*long, reply.message, user("go on")]
     asked_with, tools = before.question.parameters, before.question.tools
-    going_on = bound_of(Question(asked_with, messages, tools), before)
+    going_on = bound_of(ModelQuestion(asked_with, messages, tools), before)
     assert 25_012 < going_on.input_tokens < 25_200
-    other_tools = bound_of(Question(asked_with, messages, []), before)
+    other_tools = bound_of(ModelQuestion(asked_with, messages, []), before)
     assert other_tools.input_tokens > 100_000

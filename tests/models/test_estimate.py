@@ -13,9 +13,9 @@ from meta_agent.core.chat import ChatReply, Usage
 from meta_agent.core.config import RunConfig
 from meta_agent.core.loop.plan import Plan, plan_for
 from meta_agent.core.protocols import Message
-from meta_agent.llm_clients.asking._digest import Question
+from meta_agent.llm_clients.asking._digest import ModelQuestion
 from meta_agent.llm_clients.asking.client import roles_in_use
-from meta_agent.llm_clients.asking.estimate import Detectable, Estimate, Range, estimate
+from meta_agent.llm_clients.asking.estimate import CostForecast, Detectable, Range, estimate
 from meta_agent.llm_clients.asking.measured import conversations_of, interval
 from meta_agent.llm_clients.asking.prices import price_of
 from meta_agent.llm_clients.asking.transcripts import Exchange, Transcripts
@@ -30,7 +30,9 @@ def frozen(tmp_path: Path) -> RunConfig:
     return RunConfig(workspace=tmp_path, candidates=3, **models)
 
 
-def forecast(config: RunConfig, plan: Plan | None = None, *, least: Detectable = KNOWN) -> Estimate:
+def forecast(
+    config: RunConfig, plan: Plan | None = None, *, least: Detectable = KNOWN
+) -> CostForecast:
     asks = ["analyst", "proposer", "reviewer", "librarian"]
     asks += [] if config.trainable else ["policy"]
     return estimate(config, plan or plan_for(config), dict.fromkeys(asks, GPT), least)  # type: ignore[arg-type]
@@ -149,7 +151,7 @@ def recorded(root: Path, lengths: Sequence[int], model: str = "openai/gpt-5") ->
     for sample, turns in enumerate(lengths):
         messages: list[Message] = [{"role": "user", "content": "mend it"}]
         for turn in range(turns):
-            question = Question({"model": model}, messages, [])
+            question = ModelQuestion({"model": model}, messages, [])
             name = f"policy/v0/t1/{sample}"
             transcripts.append(Exchange(name, turn, "policy", question, reply, 1.0))
             messages = [*messages, reply.message, {"role": "user", "content": "go on"}]

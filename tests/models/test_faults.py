@@ -21,7 +21,7 @@ import pytest
 from meta_agent.core.chat import ChatRequest, Provider, ToolSpec
 from meta_agent.core.errors import ProviderError
 from meta_agent.llm_clients.asking._retry import Breaker, Retrying, RetryPolicy
-from meta_agent.llm_clients.providers._connection import Timeouts
+from meta_agent.llm_clients.providers._connection import RequestTimeouts
 from tests.loopback import (
     Call,
     Fault,
@@ -46,7 +46,7 @@ VIEW = ToolSpec(
     {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
 )
 # Only for servers that stay silent: a busy machine may be slow to say what it has to say.
-SHORT = Timeouts(connect_sec=0.4, silent_sec=0.4, total_sec=20.0)
+SHORT = RequestTimeouts(connect_sec=0.4, silent_sec=0.4, total_sec=20.0)
 CANARY = "sk-canary-0123456789abcdef"
 
 
@@ -165,7 +165,7 @@ class Time:
 
 
 @contextmanager
-def opened(sdk: Sdk, url: str, timeouts: Timeouts | None = None) -> Iterator[Provider]:
+def opened(sdk: Sdk, url: str, timeouts: RequestTimeouts | None = None) -> Iterator[Provider]:
     warm(sdk)
     provider = open_provider(sdk.model, base_url=url, api_key=CANARY, timeouts=timeouts)
     try:
@@ -215,7 +215,7 @@ def test_a_server_that_is_not_there_costs_nothing(sdk: Sdk) -> None:
 
 @pytest.mark.parametrize("sdk", SDKS, ids=lambda sdk: sdk.name)
 def test_a_server_that_does_not_accept_costs_nothing(sdk: Sdk) -> None:
-    patience = Timeouts(connect_sec=0.3, silent_sec=30)
+    patience = RequestTimeouts(connect_sec=0.3, silent_sec=30)
     with unreachable_url() as url, opened(sdk, url, patience) as provider:
         error = fails(provider, sdk, RetryPolicy(attempts=1), Time())
     assert (error.kind, error.billed) == ("connection", "no")
@@ -253,7 +253,7 @@ def test_many_threads_share_one_provider(sdk: Sdk) -> None:
         except ProviderError as error:
             return error.kind
 
-    patience = Timeouts(silent_sec=2.0)
+    patience = RequestTimeouts(silent_sec=2.0)
     with (
         sdk.serve(brain, serial=False) as url,
         opened(sdk, url, patience) as provider,

@@ -6,7 +6,7 @@ import pytest
 
 from meta_agent.core.chat import ChatReply, ChatRequest, ReplyTokens, ToolSpec, Usage
 from meta_agent.core.errors import ProviderError
-from meta_agent.llm_clients.providers._connection import Timeouts
+from meta_agent.llm_clients.providers._connection import RequestTimeouts
 from meta_agent.llm_clients.providers._openai_form import Chunks
 from meta_agent.llm_clients.scrubber import Scrubber
 from tests.loopback import Call, Fault, Say, Url, openai_server
@@ -110,7 +110,7 @@ def test_the_effort_is_asked_for_as_openai_names_it() -> None:
 def test_openai_itself_gets_what_its_newer_models_take(model: str, takes_temperature: bool) -> None:
     from meta_agent.llm_clients.providers._openai import OpenAIProvider  # imports the SDK
 
-    given = {"timeouts": Timeouts(), "scrubber": Scrubber([])}
+    given = {"timeouts": RequestTimeouts(), "scrubber": Scrubber([])}
     provider = OpenAIProvider(base_url=None, api_key="sk-test", **given)
     body = provider.body(ChatRequest("proposer", f"openai/{model}", [], 64, temperature=0.5))
     provider.close()

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from meta_agent.core.chat import ChatReply, ReplyTokens, ToolCall, Usage
 from meta_agent.core.errors import InfrastructureError, IntegrityError
 from meta_agent.core.protocols import Message
-from meta_agent.llm_clients.asking._digest import Question
-from meta_agent.llm_clients.asking.transcripts import Exchange, Failure, Transcripts, file_of
+from meta_agent.llm_clients.asking._digest import ModelQuestion
+from meta_agent.llm_clients.asking.transcripts import Exchange, FailedRequest, Transcripts, file_of
 
 NAME = "g0/c1/proposer"
 
@@ -24,7 +24,7 @@ def reply(text: str = "", **more: object) -> ChatReply:
 
 def exchange(turn: int, messages: list[Message], answer: ChatReply, name: str = NAME) -> Exchange:
     tools = [{"name": "shell", "description": "", "parameters": {"type": "object"}}]
-    question = Question({"model": "p/m", "max_tokens": 9}, messages, tools)
+    question = ModelQuestion({"model": "p/m", "max_tokens": 9}, messages, tools)
     return Exchange(name, turn, "proposer", question, answer, 1_700_000_000.5, 1, 7)
 
 
@@ -169,7 +169,7 @@ def test_file_torn_inside_its_first_line_starts_anew(tmp_path: Path) -> None:
 def test_signed_blocks_of_an_older_recording_make_no_other_question() -> None:
     said: Message = {"role": "assistant", "content": "x"}
     signed: Message = {**said, "provider_blocks": {"anthropic": [{"signature": "s"}]}}
-    assert Question({}, [said], []).digest == Question({}, [signed], []).digest
+    assert ModelQuestion({}, [said], []).digest == ModelQuestion({}, [signed], []).digest
 
 
 def test_manifest_is_whole_whatever_a_crash_left_of_the_one_before(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_damaged_middle_is_named_never_skipped(tmp_path: Path) -> None:
 
 def test_failures_are_kept_beside_the_exchanges(tmp_path: Path) -> None:
     made = dialogue(2)
-    failure = Failure(NAME, 1, "d" * 64, "overloaded", "HTTP 529", 1_700_000_001.0)
+    failure = FailedRequest(NAME, 1, "d" * 64, "overloaded", "HTTP 529", 1_700_000_001.0)
     transcripts = Transcripts(tmp_path)
     transcripts.append(made[0])
     transcripts.append_failure(failure)

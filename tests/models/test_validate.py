@@ -10,7 +10,7 @@ import pytest
 from meta_agent.core.chat import ChatReply, ChatRequest, ToolSpec, Usage
 from meta_agent.core.errors import ProviderError
 from meta_agent.llm_clients.providers._anthropic_form import Events
-from meta_agent.llm_clients.providers._connection import Timeouts
+from meta_agent.llm_clients.providers._connection import RequestTimeouts
 from meta_agent.llm_clients.providers._openai_form import Chunks
 from meta_agent.llm_clients.providers._reply import (
     RawCall,
@@ -267,7 +267,7 @@ def read(kind: Any, stream: list[Any]) -> ChatReply:
         lambda: stream,
         kind(),
         request(),
-        timeouts=Timeouts(),
+        timeouts=RequestTimeouts(),
         scrubber=Scrubber(["the-key-of-this-server"]),
         sdk_failure=lambda error, began: None,
     )

@@ -11,7 +11,7 @@ import pytest
 from meta_agent.core.protocols import RolloutFailure
 from meta_agent.readers.evidence import exemplars
 from meta_agent.readers.foreign import read_foreign
-from meta_agent.readers.foreign._shape import Shape
+from meta_agent.readers.foreign._shape import ShapeLayer
 from meta_agent.readers.formats import read_rollouts
 
 from ._foreign import DIALOGUE, GOLDEN, first, golden, ours, place, read, report, shown
@@ -279,7 +279,7 @@ def test_an_attempt_without_a_reply_has_no_last_words(tmp_path: Path) -> None:
 
 
 def test_quantiles_do_not_depend_on_the_order_of_rows() -> None:
-    shape = Shape()
+    shape = ShapeLayer()
     for length, count in ((1, 4096), (1000, 11_904)):
         text = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "x" * length}]
         attempt = ours(messages=text)

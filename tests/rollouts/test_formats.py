@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from meta_agent.core.rollouts import RolloutStore
 from meta_agent.domains.formats.files import Placed
 from meta_agent.readers.formats import FORMATS, read_rollouts
-from meta_agent.readers.formats._draft import Draft
-from meta_agent.readers.formats._row import Row, RowError
+from meta_agent.readers.formats._draft import AttemptDraft
+from meta_agent.readers.formats._row import RowError, SourceRow
 
 from ._foreign import GOLDEN, first, golden, outcome, place
 
@@ -77,5 +77,5 @@ def test_no_value_anywhere_crashes_a_reader(case: tuple[str, Any]) -> None:
     for placed in reader.expand(whole) if reader.expand else (whole,):
         if isinstance(placed.value, dict):
             with suppress(RowError):
-                draft = reader.read(Row(placed.value), lambda _: None)
-                assert not isinstance(draft, Draft) or draft.absent() is not None
+                draft = reader.read(SourceRow(placed.value), lambda _: None)
+                assert not isinstance(draft, AttemptDraft) or draft.absent() is not None

@@ -15,7 +15,7 @@ from meta_agent.core.ledger._rows import encode, link
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs import promote
 from meta_agent.llm_clients.asking import transcripts
-from meta_agent.llm_clients.asking._asking import Live
+from meta_agent.llm_clients.asking._asking import LiveModels
 from meta_agent.llm_clients.asking._meter import Meter
 
 
@@ -68,7 +68,7 @@ def _no_caps(real: Any) -> Any:
 
 
 def _frees_what_may_be_billed(real: Any) -> Any:
-    def end(live: Live, reservation: int, error: BaseException) -> None:
+    def end(live: LiveModels, reservation: int, error: BaseException) -> None:
         if isinstance(error, ProviderError):
             live.meter.release(reservation)
         else:
@@ -140,7 +140,7 @@ FAULTS: Final[dict[str, tuple[Any, str, Callable[[Any], Any]]]] = {
     "failure-kept-as-outcome": (Ledger, "_note_failure", _note_undoes_outcome),
     "caps-not-asked": (_money, "_require_room", _no_caps),
     "half-is-reserved": (_money, "_nano", _half_of_a_price),
-    "lost-reply-frees-money": (Live, "_end_unanswered", _frees_what_may_be_billed),
+    "lost-reply-frees-money": (LiveModels, "_end_unanswered", _frees_what_may_be_billed),
     "crash-frees-money": (Meter, "__init__", _frees_what_a_crash_left),
     "recorded-reply-asked-again": (transcripts.Transcripts, "recorded", _asks_again),
     "merge-before-main-moves": (Run, "once", _merges_before_main_moves),

@@ -29,7 +29,7 @@ from meta_agent.core.loop.records import Judged, SearchResult, Version
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs.promote import promote
 from meta_agent.core.protocols import Candidate, Hypothesis, Verdict, VerdictKind
-from meta_agent.llm_clients.asking._asking import Live
+from meta_agent.llm_clients.asking._asking import LiveModels
 from meta_agent.llm_clients.asking._meter import Meter
 from meta_agent.llm_clients.asking._retry import Breaker, Retrying, RetryPolicy
 from meta_agent.llm_clients.asking._roles import Route
@@ -94,7 +94,7 @@ def _live(world: World) -> None:
         retrying = Retrying(RetryPolicy(), breaker, clock=world.monotonic, sleep=world.sleep)
         route = Route("sim/m", "m", PRICE, world.ask, retrying)
         routes = cast("Any", {"proposer": route})
-        source = Live(routes, Meter(ledger, "r"), transcripts, scrubber, world.time)
+        source = LiveModels(routes, Meter(ledger, "r"), transcripts, scrubber, world.time)
         client = Client(source, transcripts, scrubber, lambda _: "sim/m")
         run = _run_of(world, ledger, client)
         _search(run, world)

@@ -15,7 +15,7 @@ import pytest
 
 from meta_agent.core.protocols import Rollout, RolloutFailure, ToolEvent
 from meta_agent.readers.foreign import read_foreign
-from meta_agent.readers.formats._draft import Draft, Numbering, to_rollout
+from meta_agent.readers.formats._draft import AttemptDraft, Numbering, to_rollout
 from meta_agent.skills import SkillLibrary, load_skill, validate
 from meta_agent.skills.looking import checked, watches_of
 from tests.evidence._rollouts import tokens
@@ -148,7 +148,11 @@ def test_clean_rollouts_are_all_clear() -> None:
 BARE: dict[str, Callable[[], list[Rollout]]] = {
     "nothing but patches": lambda: [
         to_rollout(
-            Draft(task_key=f"t{n % 6}"), Numbering(), run="r", place=f"a:{n}", format_name="x"
+            AttemptDraft(task_key=f"t{n % 6}"),
+            Numbering(),
+            run="r",
+            place=f"a:{n}",
+            format_name="x",
         )
         for n in range(24)
     ],

@@ -65,7 +65,7 @@ class Stamp:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class AttemptTerms:
     """The settings that all attempts of one batch share: domain, policy, limits and sampling."""
 
     domain: Domain
@@ -105,7 +105,7 @@ class Attempt:
         "turn",
     )
 
-    def __init__(self, terms: Terms, plan: PlannedRollout, index: int, key: str) -> None:
+    def __init__(self, terms: AttemptTerms, plan: PlannedRollout, index: int, key: str) -> None:
         self.terms = terms
         self.plan = plan
         self.index = index
@@ -422,7 +422,7 @@ class Attempt:
         return took > self.terms.ceilings.wall_sec
 
 
-def _blank_row(terms: Terms, plan: PlannedRollout) -> Rollout:
+def _blank_row(terms: AttemptTerms, plan: PlannedRollout) -> Rollout:
     return Rollout(
         run=terms.stamp.run,
         version=terms.stamp.version,

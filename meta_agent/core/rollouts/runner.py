@@ -29,7 +29,7 @@ from meta_agent.core.protocols import (
     Rollout,
     TokenRecord,
 )
-from meta_agent.core.rollouts._attempt import HALTING, Attempt, Stamp, Terms
+from meta_agent.core.rollouts._attempt import HALTING, Attempt, AttemptTerms, Stamp
 from meta_agent.core.rollouts._free import FreeRun
 from meta_agent.core.rollouts._lockstep import LockStep
 
@@ -106,9 +106,9 @@ class Runner:
             rows += self._batch(attempts[start : start + size], stopping)
         return rows
 
-    def _terms(self, temperature: float | None, top_p: float | None) -> Terms:
+    def _terms(self, temperature: float | None, top_p: float | None) -> AttemptTerms:
         sampling = self._domain.sampling
-        return Terms(
+        return AttemptTerms(
             domain=self._domain,
             stamp=self._stamp,
             policy=self._gateway.policy,

@@ -12,24 +12,24 @@ from dataclasses import dataclass, replace
 from meta_agent.core.chat import ChatReply, ChatRequest, ToolSpec
 from meta_agent.core.errors import ConfigError, ProviderError
 from meta_agent.core.ledger import crash_point
-from meta_agent.llm_clients.asking._digest import Question
+from meta_agent.llm_clients.asking._digest import ModelQuestion
 from meta_agent.llm_clients.asking._exchange import (
     Exchange,
-    Failure,
+    FailedRequest,
     reply_from_json,
     reply_to_json,
 )
 from meta_agent.llm_clients.asking._meter import Meter, bound_of
-from meta_agent.llm_clients.asking._roles import Routes
+from meta_agent.llm_clients.asking._roles import RoleRoutes
 from meta_agent.llm_clients.asking.transcripts import Transcripts
 from meta_agent.llm_clients.scrubber import Scrubber
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class LiveModels:
     """Answers model calls by asking providers: reserves the money, retries, and records replies."""
 
-    routes: Routes
+    routes: RoleRoutes
     meter: Meter
     transcripts: Transcripts
     scrubber: Scrubber
@@ -41,7 +41,7 @@ class Live:
         self.meter.settle_recorded(recorded)
 
     def answer(
-        self, request: ChatRequest, question: Question, conversation: str, turn: int
+        self, request: ChatRequest, question: ModelQuestion, conversation: str, turn: int
     ) -> ChatReply:
         """Sends a request to the model of its role, records and pays the reply, and returns it.
 
@@ -52,7 +52,9 @@ class Live:
             return self._ask(request, question, conversation, turn)
         except ProviderError as error:
             self.transcripts.append_failure(
-                Failure(conversation, turn, question.digest, error.kind, str(error), self.clock())
+                FailedRequest(
+                    conversation, turn, question.digest, error.kind, str(error), self.clock()
+                )
             )
             raise
 
@@ -60,7 +62,7 @@ class Live:
         self.routes.close()
 
     def _ask(
-        self, request: ChatRequest, question: Question, conversation: str, turn: int
+        self, request: ChatRequest, question: ModelQuestion, conversation: str, turn: int
     ) -> ChatReply:
         route = self.routes[request.role]
         # What goes out is what is recorded, under the name that the server knows.

@@ -22,7 +22,7 @@ _SHOWN_CHARS: Final = 160
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ModelQuestion:
     """A request to a model in the canonical form in which requests are recorded and compared."""
 
     parameters: Mapping[str, JSON]
@@ -62,7 +62,7 @@ def _bare(message: Message) -> Message:
     return {name: value for name, value in message.items() if name != "provider_blocks"}
 
 
-def first_difference(recorded: Question, question: Question) -> str:
+def first_difference(recorded: ModelQuestion, question: ModelQuestion) -> str:
     """Returns three lines of text: where two requests first differ, and what each says there."""
     parts = zip_longest(_parts(recorded), _parts(question), fillvalue=("the end", ""))
     (before, was), (place, now) = next(pair for pair in parts if pair[0] != pair[1])
@@ -74,7 +74,7 @@ def first_difference(recorded: Question, question: Question) -> str:
     return f"{place}\n  recorded: {was!r}\n  asked:    {now!r}"
 
 
-def _parts(question: Question) -> Iterator[tuple[str, str]]:
+def _parts(question: ModelQuestion) -> Iterator[tuple[str, str]]:
     """Yields each parameter, each line of each message and each tool, with its place."""
     for name, value in sorted(question.parameters.items()):
         yield name, canonical(value)

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 from meta_agent.core.chat import ChatReply, ReplyTokens
 from meta_agent.core.errors import ProviderError
 from meta_agent.core.protocols import JSON, Message, Role
-from meta_agent.llm_clients.asking._digest import Question
+from meta_agent.llm_clients.asking._digest import ModelQuestion
 
 _LEAST_LOGPROB: Final = -1e9  # JSON cannot express minus infinity
 _REPLY: Final = TypeAdapter(ChatReply)
@@ -32,7 +32,7 @@ class Exchange:
     conversation: str
     turn: int
     role: Role
-    question: Question
+    question: ModelQuestion
     reply: ChatReply
     at: float  # Unix time, for people
     attempts: int = 1
@@ -50,7 +50,7 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FailedRequest:
     """The record of a model request that got no complete reply.
 
     A replay of the run fails at this request too; a resumed run sends it again.
@@ -76,7 +76,7 @@ class Failure:
         }
 
     @classmethod
-    def from_json(cls, line: Mapping[str, Any], conversation: str) -> Failure:
+    def from_json(cls, line: Mapping[str, Any], conversation: str) -> FailedRequest:
         failure, turn, at = line["failure"], int(line["turn"]), float(line["at"])
         return cls(conversation, turn, line["digest"], failure["kind"], failure["message"], at)
 
@@ -120,7 +120,7 @@ def from_line(line: Mapping[str, Any], conversation: str, before: Exchange | Non
         line[name] if name in line or before is None else getattr(before.question, name)
         for name in ("parameters", "tools")
     )
-    question = Question(parameters, messages, tools)
+    question = ModelQuestion(parameters, messages, tools)
     if question.digest != line["digest"]:
         raise ValueError(
             f"its digest is {question.digest}, not {line['digest']}: restore the changed file"

@@ -21,7 +21,7 @@ from meta_agent.core.chat import ChatReply
 from meta_agent.core.errors import BudgetError
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.protocols import JSON, Role
-from meta_agent.llm_clients.asking._digest import Question, canonical
+from meta_agent.llm_clients.asking._digest import ModelQuestion, canonical
 from meta_agent.llm_clients.asking._exchange import Exchange
 from meta_agent.llm_clients.asking.prices import Price
 
@@ -38,7 +38,7 @@ class Bound:
     output_tokens: int
 
 
-def bound_of(question: Question, before: Exchange | None) -> Bound:
+def bound_of(question: ModelQuestion, before: Exchange | None) -> Bound:
     """Returns the most input and output tokens that a request can take.
 
     `before` is the conversation's last turn, whose tokens the provider counted; None: no turn yet.
@@ -46,7 +46,7 @@ def bound_of(question: Question, before: Exchange | None) -> Bound:
     return Bound(_input_tokens(question, before), int(question.parameters["max_tokens"]))
 
 
-def _input_tokens(question: Question, before: Exchange | None) -> int:
+def _input_tokens(question: ModelQuestion, before: Exchange | None) -> int:
     if before is None or not _continues(question, before):
         tools = _bytes(question.tools) + _AROUND_TOOLS_TOKENS if question.tools else 0
         return tools + sum(_message_tokens(message) for message in question.messages)
@@ -56,7 +56,7 @@ def _input_tokens(question: Question, before: Exchange | None) -> int:
     return usage.input_tokens + usage.output_tokens + around + new
 
 
-def _continues(question: Question, before: Exchange) -> bool:
+def _continues(question: ModelQuestion, before: Exchange) -> bool:
     """Returns True if the question has the same model and tools, and begins with the dialogue."""
     same = ("model", "effort")
     dialogue = before.dialogue

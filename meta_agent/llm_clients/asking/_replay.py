@@ -21,8 +21,8 @@ from meta_agent.core.chat import ChatReply, ChatRequest
 from meta_agent.core.config import BROUGHT, RunConfig
 from meta_agent.core.errors import ConfigError, IntegrityError, ProviderError
 from meta_agent.core.protocols import JSON, Role
-from meta_agent.llm_clients.asking._digest import Question, first_difference
-from meta_agent.llm_clients.asking._exchange import Exchange, Failure
+from meta_agent.llm_clients.asking._digest import ModelQuestion, first_difference
+from meta_agent.llm_clients.asking._exchange import Exchange, FailedRequest
 from meta_agent.llm_clients.asking.transcripts import MANIFEST, Transcripts
 
 PREFIX: Final = "replay:"
@@ -141,7 +141,7 @@ class Replay:
         """Does nothing, because a replayed reply costs nothing."""
 
     def answer(
-        self, request: ChatRequest, question: Question, conversation: str, turn: int
+        self, request: ChatRequest, question: ModelQuestion, conversation: str, turn: int
     ) -> ChatReply:
         """Returns the reply recorded for a turn, or raises the ProviderError recorded for it.
 
@@ -153,7 +153,7 @@ class Replay:
             if self._copy is not None:
                 at = float(self._recording.clock)
                 self._copy.append_failure(
-                    Failure(conversation, turn, question.digest, error.kind, str(error), at)
+                    FailedRequest(conversation, turn, question.digest, error.kind, str(error), at)
                 )
             raise
         if self._copy is not None:
@@ -163,7 +163,7 @@ class Replay:
     def close(self) -> None:
         """Does nothing, since a replay holds no connection."""
 
-    def _find(self, conversation: str, turn: int, question: Question) -> Exchange:
+    def _find(self, conversation: str, turn: int, question: ModelQuestion) -> Exchange:
         transcripts = self._recording.transcripts
         recorded = transcripts.recorded(conversation, turn)
         if recorded is not None and recorded.question.digest == question.digest:

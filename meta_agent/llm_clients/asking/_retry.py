@@ -29,7 +29,6 @@ from meta_agent.llm_clients.providers._failures import reworded
 
 _SPREAD: Final = 0.2  # of a wait that the server named
 
-Clock = Callable[[], float]
 T = TypeVar("T")
 
 # Asking again may help. `malformed` is the model's own slip as often as a proxy's; it costs tokens,
@@ -66,7 +65,7 @@ class Breaker:
     LASTING_SEC: Final = 90.0
     REST_SEC: Final = 30.0
 
-    def __init__(self, *, clock: Clock = time.monotonic) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()  # guards the fields below
         self._failures = 0
@@ -115,7 +114,7 @@ class Retrying:
 
     policy: RetryPolicy
     breaker: Breaker
-    clock: Clock = field(default=time.monotonic, kw_only=True)
+    clock: Callable[[], float] = field(default=time.monotonic, kw_only=True)
     sleep: Callable[[float], None] = field(default=time.sleep, kw_only=True)
 
     def call(self, attempt: Callable[[int], T]) -> T:

@@ -20,10 +20,10 @@ from meta_agent.llm_clients.asking._retry import Breaker, Retrying, RetryPolicy
 from meta_agent.llm_clients.asking._scripted import Script
 from meta_agent.llm_clients.asking.prices import Price, price_of
 from meta_agent.llm_clients.providers._anthropic_form import thinking_refusal
-from meta_agent.llm_clients.providers._connection import Timeouts
+from meta_agent.llm_clients.providers._connection import RequestTimeouts
 from meta_agent.llm_clients.providers._endpoints import (
     LITELLM,
-    Endpoint,
+    ModelEndpoint,
     endpoint_for,
     open_endpoint,
     resolve_endpoint,
@@ -146,7 +146,7 @@ def _script(model: str) -> Script:
     return Script.load(Path(model.removeprefix(_SCRIPTED)).expanduser())
 
 
-class Routes:
+class RoleRoutes:
     """A run's open connections: `routes[role]` is a role's Route, or raises ConfigError."""
 
     def __init__(
@@ -156,16 +156,16 @@ class Routes:
         *,
         environment: Mapping[str, str],
         servers: Mapping[Role, Server],
-        timeouts: Timeouts | None,
+        timeouts: RequestTimeouts | None,
         policy: RetryPolicy,
         scrubber: Scrubber,
     ) -> None:
         self._config = config
         self._environment = environment
         self._servers = servers
-        self._timeouts = timeouts or Timeouts()
+        self._timeouts = timeouts or RequestTimeouts()
         self._policy, self._scrubber = policy, scrubber
-        self._accounts: dict[Endpoint, tuple[Provider, Breaker]] = {}
+        self._accounts: dict[ModelEndpoint, tuple[Provider, Breaker]] = {}
         self._routes: dict[Role, Route] = {}
         try:
             for role, price in prices.items():

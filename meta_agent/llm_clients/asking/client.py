@@ -29,15 +29,15 @@ from meta_agent.core.ledger import Ledger
 from meta_agent.core.ledger.kinds import Clock
 from meta_agent.core.protocols import JSON, ROLES, Role
 from meta_agent.core.workspace import SETTINGS_FILE, read_settings
-from meta_agent.llm_clients.asking._asking import Live
-from meta_agent.llm_clients.asking._digest import Question, parameters, tools_json
+from meta_agent.llm_clients.asking._asking import LiveModels
+from meta_agent.llm_clients.asking._digest import ModelQuestion, parameters, tools_json
 from meta_agent.llm_clients.asking._meter import Meter
 from meta_agent.llm_clients.asking._replay import PREFIX as REPLAY
 from meta_agent.llm_clients.asking._replay import Recording as Recording
 from meta_agent.llm_clients.asking._replay import Replay
 from meta_agent.llm_clients.asking._replay import recording_of as recording_of
 from meta_agent.llm_clients.asking._retry import RetryPolicy
-from meta_agent.llm_clients.asking._roles import Routes, prices_of, require_prices
+from meta_agent.llm_clients.asking._roles import RoleRoutes, prices_of, require_prices
 from meta_agent.llm_clients.asking._roles import Server as Server
 from meta_agent.llm_clients.asking._roles import effort_refusal as effort_refusal
 from meta_agent.llm_clients.asking._roles import require_scripts as require_scripts
@@ -45,7 +45,7 @@ from meta_agent.llm_clients.asking._roles import roles_in_use as roles_in_use
 from meta_agent.llm_clients.asking._roles import unasked as unasked
 from meta_agent.llm_clients.asking.prices import Price, stated_prices
 from meta_agent.llm_clients.asking.transcripts import SCHEMA_VERSION, Transcripts
-from meta_agent.llm_clients.providers._connection import Timeouts
+from meta_agent.llm_clients.providers._connection import RequestTimeouts
 from meta_agent.llm_clients.scrubber import Scrubber
 
 
@@ -53,7 +53,7 @@ from meta_agent.llm_clients.scrubber import Scrubber
 class Client:
     """Asks the models of one run, records the replies and pays for them. Any thread may use it."""
 
-    source: Live | Replay
+    source: LiveModels | Replay
     transcripts: Transcripts
     scrubber: Scrubber
     model_of: Callable[[Role], str]
@@ -70,7 +70,7 @@ class Client:
         request = replace(request, model=self.model_of(request.role))
         clean = self.scrubber.json
         messages = [clean(dict(message)) for message in request.messages]
-        question = Question(parameters(request), messages, clean(tools_json(request.tools)))
+        question = ModelQuestion(parameters(request), messages, clean(tools_json(request.tools)))
         with self._locks.setdefault(conversation, threading.Lock()):
             recorded = self.transcripts.recorded(conversation, turn)
             if recorded is not None and recorded.question.digest == question.digest:
@@ -110,7 +110,7 @@ def open_client(
     started_at: int | None = None,
     servers: Mapping[Role, Server] | None = None,
     labels: Mapping[str, str] | None = None,
-    timeouts: Timeouts | None = None,
+    timeouts: RequestTimeouts | None = None,
     retry: RetryPolicy | None = None,
 ) -> Client:
     """Opens the client of a run: it replays if `meta_model` is `replay:RUN`, else it asks models.
@@ -142,7 +142,7 @@ def open_client(
     prices = prices_of(config, _stated(config), _snapshot(manifest), environment)
     require_prices(config, prices)
     with ExitStack() as opened:
-        routes = Routes(
+        routes = RoleRoutes(
             config,
             prices,
             environment=environment,
@@ -168,7 +168,7 @@ def open_client(
                 "labels": {**manifest.get("labels", {}), **(labels or {})},
             }
             _write_manifest(transcripts, latest)
-        live = Live(routes, Meter(ledger, run_id), transcripts, scrubber, clock)
+        live = LiveModels(routes, Meter(ledger, run_id), transcripts, scrubber, clock)
         opened.pop_all()
     return Client(live, transcripts, scrubber, lambda role: routes[role].model)
 

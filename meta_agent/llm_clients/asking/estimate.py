@@ -112,7 +112,7 @@ class RoleEstimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class CostForecast:
     """The forecast of a run: its calls, tokens and USD, and the smallest gain that it can prove."""
 
     roles: Mapping[Role, RoleEstimate]
@@ -139,7 +139,7 @@ def estimate(
     least: Detectable,
     taken: Mapping[Role, Sequence[Taken]] = MappingProxyType({}),
     habits: Mapping[Role, Habits] = MappingProxyType({}),
-) -> Estimate:
+) -> CostForecast:
     """Returns the forecast of a run's cost and of the smallest gain that it can prove.
 
     Args:
@@ -165,7 +165,7 @@ def estimate(
         *_of_money(planned, bought, roles),
         *_of_effect(plan, least),
     )
-    return Estimate(
+    return CostForecast(
         roles,
         _sum(role.calls for role in roles.values()) or Range(0, 0),
         _sum(role.tokens for role in roles.values()) or Range(0, 0),

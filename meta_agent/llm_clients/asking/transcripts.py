@@ -28,7 +28,7 @@ from meta_agent.core.durable import sync, write_whole
 from meta_agent.core.errors import InfrastructureError, IntegrityError
 from meta_agent.core.protocols import JSON
 from meta_agent.llm_clients.asking._exchange import Exchange as Exchange
-from meta_agent.llm_clients.asking._exchange import Failure as Failure
+from meta_agent.llm_clients.asking._exchange import FailedRequest as FailedRequest
 from meta_agent.llm_clients.asking._exchange import from_line, json_text, to_line
 
 SCHEMA_VERSION: Final = 1
@@ -73,19 +73,21 @@ class Transcripts:
             exchanges = self._conversation(conversation).exchanges
             return [exchanges[turn] for turn in sorted(exchanges)]
 
-    def append_failure(self, failure: Failure) -> None:
+    def append_failure(self, failure: FailedRequest) -> None:
         """Writes to disk, synced, that a request got no complete reply."""
         with self._lock:
             self._conversation(failure.conversation).append_failure(failure)
 
-    def failure(self, conversation: str, turn: int, digest: str | None = None) -> Failure | None:
+    def failure(
+        self, conversation: str, turn: int, digest: str | None = None
+    ) -> FailedRequest | None:
         """Returns the first failed request of a turn, or None. `digest` selects it by its hash."""
         for failure in self.failures(conversation):
             if failure.turn == turn and digest in (None, failure.digest):
                 return failure
         return None
 
-    def failures(self, conversation: str) -> list[Failure]:
+    def failures(self, conversation: str) -> list[FailedRequest]:
         """Returns the failed requests of a conversation, oldest first."""
         with self._lock:
             return list(self._conversation(conversation).failures)
@@ -132,7 +134,7 @@ class _Conversation:
 
     def __init__(self, path: Path, name: str) -> None:
         self.exchanges: dict[int, Exchange] = {}
-        self.failures: list[Failure] = []
+        self.failures: list[FailedRequest] = []
         self._path = path
         self._name = name
         self._header = {"schema_version": SCHEMA_VERSION, "conversation": name}
@@ -149,7 +151,7 @@ class _Conversation:
         self._write(line)
         return self._take(json.loads(line))
 
-    def append_failure(self, failure: Failure) -> None:
+    def append_failure(self, failure: FailedRequest) -> None:
         self._write(json_text(failure.to_json()))
         self.failures.append(failure)
 
@@ -184,7 +186,7 @@ class _Conversation:
                     if {name: value[name] for name in self._header} != self._header:
                         raise ValueError(f"restore the file: it is not of {self._name}: {value}")
                 elif "failure" in value:
-                    self.failures.append(Failure.from_json(value, self._name))
+                    self.failures.append(FailedRequest.from_json(value, self._name))
                 else:
                     self._take(value)
             except (ValueError, KeyError, TypeError) as error:

@@ -14,7 +14,7 @@ import anthropic  # noqa: TID251
 from meta_agent.core.chat import ChatRequest
 from meta_agent.core.protocols import JSON
 from meta_agent.llm_clients.providers._anthropic_form import Events, body_of
-from meta_agent.llm_clients.providers._connection import Timeouts
+from meta_agent.llm_clients.providers._connection import RequestTimeouts
 from meta_agent.llm_clients.providers._sdk import SdkProvider
 from meta_agent.llm_clients.scrubber import Scrubber
 
@@ -28,7 +28,7 @@ class AnthropicProvider(SdkProvider):
     collector = Events
 
     def __init__(
-        self, *, base_url: str | None, api_key: str, timeouts: Timeouts, scrubber: Scrubber
+        self, *, base_url: str | None, api_key: str, timeouts: RequestTimeouts, scrubber: Scrubber
     ) -> None:
         url = base_url and base_url.removesuffix("/").removesuffix("/v1")
         super().__init__(base_url=url, api_key=api_key, timeouts=timeouts, scrubber=scrubber)

@@ -51,7 +51,7 @@ NO_KEEP_ALIVE: Final[Mapping[str, str]] = {"connection": "close"}
 
 
 @dataclass(frozen=True, slots=True)
-class Timeouts:
+class RequestTimeouts:
     """Time limits of one request in seconds: to connect, between bytes, and for the whole reply."""
 
     connect_sec: float = 15.0
@@ -67,7 +67,7 @@ class Timeouts:
 class _Request:
     """One request: when its reply is due, and the responses to close at its end."""
 
-    def __init__(self, timeouts: Timeouts) -> None:
+    def __init__(self, timeouts: RequestTimeouts) -> None:
         self._total_sec = timeouts.total_sec
         self._due = time.monotonic() + timeouts.total_sec
         self.responses: list[Any] = []
@@ -83,7 +83,7 @@ _CURRENT: ContextVar[_Request | None] = ContextVar("request", default=None)
 
 
 @contextlib.contextmanager
-def limited_request(timeouts: Timeouts) -> Iterator[None]:
+def limited_request(timeouts: RequestTimeouts) -> Iterator[None]:
     """Applies a time limit to the HTTP request in the `with` block, then closes its responses."""
     request = _Request(timeouts)
     token = _CURRENT.set(request)
@@ -99,7 +99,9 @@ def limited_request(timeouts: Timeouts) -> Iterator[None]:
 # --- the client -----------------------------------------------------------------------------------
 
 
-def http_client(httpx: Any, url: str, timeouts: Timeouts, headers: Mapping[str, str] | None) -> Any:
+def http_client(
+    httpx: Any, url: str, timeouts: RequestTimeouts, headers: Mapping[str, str] | None
+) -> Any:
     """Returns a guarded client of `httpx` (or a fork of it) for one server.
 
     It sends `headers` and those of the protocol; None lets all headers of the SDK pass. Raises
@@ -200,7 +202,7 @@ def _ask_for_plain_bytes(request: Any) -> None:
 
 
 def _limit(response: Any) -> None:
-    request = _CURRENT.get() or _Request(Timeouts())
+    request = _CURRENT.get() or _Request(RequestTimeouts())
     request.responses.append(response)
     failed = response.status_code >= 300
     encoding = response.headers.pop("content-encoding", "identity")

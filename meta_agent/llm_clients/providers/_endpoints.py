@@ -27,7 +27,7 @@ from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError, PreflightError
 from meta_agent.core.protocols import Role
 from meta_agent.llm_clients.keys import MAKERS, Maker
-from meta_agent.llm_clients.providers._connection import Timeouts
+from meta_agent.llm_clients.providers._connection import RequestTimeouts
 from meta_agent.llm_clients.scrubber import Scrubber
 
 NO_KEY: Final = "none"
@@ -38,7 +38,7 @@ _URL: Final = re.compile(r"[^\s\x00-\x1f]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ModelEndpoint:
     """A role's model with its server, SDK and API key.
 
     The repr hides `api_key`. If the key is None, litellm looks for one itself.
@@ -54,7 +54,7 @@ class Endpoint:
 
 def endpoint_for(
     role: Role, config: RunConfig, environment: Mapping[str, str] | None = None
-) -> Endpoint:
+) -> ModelEndpoint:
     """Returns the endpoint (model, server, SDK and key) of a role.
 
     Raises ConfigError or PreflightError if a setting or key is wrong or missing.
@@ -73,7 +73,7 @@ def endpoint_for(
 
 def resolve_endpoint(
     model: str, base_url: str | None, api_key: str | None, environment: Mapping[str, str]
-) -> Endpoint:
+) -> ModelEndpoint:
     """Returns the endpoint (server, SDK and key) of a model string.
 
     If `api_key` is None, the key comes from the environment, or is a dummy with a `base_url`.
@@ -87,7 +87,7 @@ def resolve_endpoint(
         )
     sdk = sdk_of(model, base_url)
     if base_url is not None:
-        return Endpoint(model, sdk, _checked_url(base_url).rstrip("/"), api_key or NO_KEY)
+        return ModelEndpoint(model, sdk, _checked_url(base_url).rstrip("/"), api_key or NO_KEY)
     url = url_of_environment(model, environment)
     if url is not None:
         url = _checked_url(url)
@@ -95,13 +95,13 @@ def resolve_endpoint(
     keys = ((name, _key_in(name, environment)) for name in variables if api_key is None)
     for variable, key in keys:
         if key:
-            return Endpoint(model, sdk, url, key, variable)
+            return ModelEndpoint(model, sdk, url, key, variable)
     if api_key is None and variables and url is None:
         raise PreflightError(
             f"{model} needs a key in {' or '.join(variables)}, which is not set",
             hint=f"export {variables[0]}=..., or name a server of your own: --base-url ROLE=URL",
         )
-    return Endpoint(model, sdk, url, api_key or (None if sdk == LITELLM else NO_KEY))
+    return ModelEndpoint(model, sdk, url, api_key or (None if sdk == LITELLM else NO_KEY))
 
 
 def usual_keys(model: str) -> tuple[str, ...]:
@@ -131,7 +131,9 @@ def _key_in(variable: str, environment: Mapping[str, str]) -> str:
 
 
 def open_endpoint(
-    endpoint: Endpoint, timeouts: Timeouts | None = None, scrubber: Scrubber | None = None
+    endpoint: ModelEndpoint,
+    timeouts: RequestTimeouts | None = None,
+    scrubber: Scrubber | None = None,
 ) -> Provider:
     """Returns a client of an endpoint's model server. `scrubber` takes secrets out of its errors.
 
@@ -148,7 +150,7 @@ def open_endpoint(
     provider: Provider = provider_class(
         base_url=endpoint.base_url,
         api_key=endpoint.api_key,
-        timeouts=timeouts or Timeouts(),
+        timeouts=timeouts or RequestTimeouts(),
         scrubber=scrubber or Scrubber.of((), os.environ, [endpoint.api_key]),
     )
     return provider

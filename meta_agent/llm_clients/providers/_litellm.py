@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from meta_agent.core.chat import ChatReply, ChatRequest
 from meta_agent.core.errors import ProviderError
-from meta_agent.llm_clients.providers._connection import Timeouts, guard, usable_environment
+from meta_agent.llm_clients.providers._connection import RequestTimeouts, guard, usable_environment
 from meta_agent.llm_clients.providers._failures import (
     causes,
     is_transport,
@@ -46,7 +46,12 @@ class LiteLLMProvider:
     """A connection to one provider, with one key, through litellm. Any thread may call `chat`."""
 
     def __init__(
-        self, *, base_url: str | None, api_key: str | None, timeouts: Timeouts, scrubber: Scrubber
+        self,
+        *,
+        base_url: str | None,
+        api_key: str | None,
+        timeouts: RequestTimeouts,
+        scrubber: Scrubber,
     ) -> None:
         with usable_environment():
             self._litellm = _imported()

@@ -15,7 +15,7 @@ import openai  # noqa: TID251
 from meta_agent.core.chat import ChatReply, ChatRequest
 from meta_agent.core.errors import ProviderError
 from meta_agent.core.protocols import JSON
-from meta_agent.llm_clients.providers._connection import Timeouts
+from meta_agent.llm_clients.providers._connection import RequestTimeouts
 from meta_agent.llm_clients.providers._openai_form import (
     REASONS,
     Chunks,
@@ -37,7 +37,7 @@ class OpenAIProvider(SdkProvider):
     collector = Chunks
 
     def __init__(
-        self, *, base_url: str | None, api_key: str, timeouts: Timeouts, scrubber: Scrubber
+        self, *, base_url: str | None, api_key: str, timeouts: RequestTimeouts, scrubber: Scrubber
     ) -> None:
         super().__init__(base_url=base_url, api_key=api_key, timeouts=timeouts, scrubber=scrubber)
         self._refused: set[tuple[str, str]] = set()  # of models and parts of a request's body

@@ -35,7 +35,7 @@ from meta_agent.core.chat import (
 from meta_agent.core.errors import ProviderError
 from meta_agent.core.ledger.waiting import moved
 from meta_agent.core.protocols import JSON
-from meta_agent.llm_clients.providers._connection import Timeouts, limited_request
+from meta_agent.llm_clients.providers._connection import RequestTimeouts, limited_request
 from meta_agent.llm_clients.providers._events import WHOLE
 from meta_agent.llm_clients.providers._failures import malformed, of_exception, our_error, reworded
 from meta_agent.llm_clients.scrubber import Scrubber
@@ -93,7 +93,7 @@ def read_reply(
     collector: Collector,
     request: ChatRequest,
     *,
-    timeouts: Timeouts,
+    timeouts: RequestTimeouts,
     scrubber: Scrubber,
     sdk_failure: Callable[[Exception, bool], ProviderError | None],
 ) -> ChatReply:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from meta_agent.core.chat import ChatReply, ChatRequest
 from meta_agent.core.errors import ProviderError
 from meta_agent.core.protocols import JSON
-from meta_agent.llm_clients.providers._connection import NO_KEEP_ALIVE, Timeouts, http_client
+from meta_agent.llm_clients.providers._connection import NO_KEEP_ALIVE, RequestTimeouts, http_client
 from meta_agent.llm_clients.providers._events import events_of
 from meta_agent.llm_clients.providers._failures import of_status
 from meta_agent.llm_clients.providers._reply import Collector, read_reply
@@ -36,7 +36,7 @@ class SdkProvider(ABC):
     collector: ClassVar[type[Collector]]
 
     def __init__(
-        self, *, base_url: str | None, api_key: str, timeouts: Timeouts, scrubber: Scrubber
+        self, *, base_url: str | None, api_key: str, timeouts: RequestTimeouts, scrubber: Scrubber
     ) -> None:
         url = base_url or self.vendor_url
         self.asks_vendor = urlsplit(url).hostname == urlsplit(self.vendor_url).hostname

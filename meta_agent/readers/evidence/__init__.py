@@ -8,7 +8,7 @@ report.
 from meta_agent.readers.evidence._metrics import Metric, metric_of
 from meta_agent.readers.evidence._roles import ROLE_WORDS, passed_tests, role_of
 from meta_agent.readers.evidence.build import build_evidence
-from meta_agent.readers.evidence.conversation import Exchange, exchanges, fates
+from meta_agent.readers.evidence.conversation import ModelCall, exchanges, fates
 from meta_agent.readers.evidence.exemplars import exemplars, failure_mode, summarize
 from meta_agent.readers.evidence.gap import gap
 from meta_agent.readers.evidence.health import render_text
@@ -17,8 +17,8 @@ from meta_agent.readers.evidence.reference import reference_of
 
 __all__ = [
     "ROLE_WORDS",
-    "Exchange",
     "Metric",
+    "ModelCall",
     "build_evidence",
     "exchanges",
     "exemplars",

@@ -13,9 +13,9 @@ from typing import Final, Literal
 
 from meta_agent.core.protocols import ToolEvent
 
-Role = Literal["test", "edit", "view", "submit", "history"]
+ToolRole = Literal["test", "edit", "view", "submit", "history"]
 
-ROLE_WORDS: Final[dict[Role, frozenset[str]]] = {
+ROLE_WORDS: Final[dict[ToolRole, frozenset[str]]] = {
     "history": frozenset({"log", "history", "blame", "git"}),
     "submit": frozenset({"submit", "finish", "answer", "final", "done"}),
     "test": frozenset({"test", "tests", "pytest", "check", "verify", "run", "python", "execute"}),
@@ -32,7 +32,7 @@ _FAILED: Final = re.compile(
 
 
 @cache
-def role_of(tool: str) -> Role | None:
+def role_of(tool: str) -> ToolRole | None:
     """Returns a tool's role (edit, test ...) by the words of its name, or None if none is known."""
     words = set(re.findall(r"[a-z]+", tool.lower()))
     if words & _ANYTHING:

@@ -19,7 +19,7 @@ from meta_agent.core.evidence import Alert, Comparability, Evidence
 from meta_agent.core.protocols import JSON, Rollout
 from meta_agent.readers.evidence._metrics import limit_alerts
 from meta_agent.readers.evidence._rules import rule_alerts
-from meta_agent.readers.evidence.conversation import Conversation
+from meta_agent.readers.evidence.conversation import ConversationLayer
 from meta_agent.readers.evidence.layers._behaviour import BehaviourLayer
 from meta_agent.readers.evidence.layers._score import ScoreLayer
 from meta_agent.readers.evidence.layers._signal import SignalLayer, trends
@@ -27,13 +27,13 @@ from meta_agent.readers.evidence.reference import reference_of
 
 
 @dataclass(slots=True)
-class _Side:
+class _SplitLayers:
     """The metrics of one kind of rollouts: those for training, or those for evaluation."""
 
     score: ScoreLayer = field(default_factory=ScoreLayer)
     signal: SignalLayer = field(default_factory=SignalLayer)
     behaviour: BehaviourLayer = field(default_factory=BehaviourLayer)
-    conversation: Conversation = field(default_factory=Conversation)
+    conversation: ConversationLayer = field(default_factory=ConversationLayer)
     domains: set[str] = field(default_factory=set)
     hashes: set[str] = field(default_factory=set)
     tasks: set[tuple[str, str]] = field(default_factory=set)
@@ -72,8 +72,8 @@ def build_evidence(
         probed: metrics of the harness's filter and curriculum, from calls of these functions.
         tasks: the inputs that each task gives the agent, by task key; may lack tasks.
     """
-    trained = _Side(conversation=Conversation(tasks or {}))
-    evaluated = _Side(conversation=Conversation(tasks or {}))
+    trained = _SplitLayers(conversation=ConversationLayer(tasks or {}))
+    evaluated = _SplitLayers(conversation=ConversationLayer(tasks or {}))
     for rollout in rollouts:
         (trained if rollout.split == "train" else evaluated).add(rollout)
     judged, learned = (
@@ -100,7 +100,7 @@ def build_evidence(
     return _alerted(_against(evidence, baseline), baseline)
 
 
-def _apart(trained: _Side, evaluated: _Side) -> dict[str, float]:
+def _apart(trained: _SplitLayers, evaluated: _SplitLayers) -> dict[str, float]:
     """Returns metrics of the training rollouts, if other rollouts were measured."""
     if trained.empty or evaluated.empty:
         return {}

@@ -32,7 +32,7 @@ _EDGE_CHARS = 32  # of a long result, by which a cut one is still known
 _QUOTED_CHARS = 80
 
 
-class Exchange(NamedTuple):
+class ModelCall(NamedTuple):
     """One model call: its context, its reply, its tool events, and what the next call showed."""
 
     turn: int
@@ -42,7 +42,7 @@ class Exchange(NamedTuple):
     next_shown: Sequence[Message] | None  # what the next call showed anew; None after the last one
 
 
-def exchanges(rollout: Rollout) -> list[Exchange]:
+def exchanges(rollout: Rollout) -> list[ModelCall]:
     """Returns an attempt's model calls in order; the earliest are missing if not all was stored.
 
     They are rebuilt from the last call's messages and the recorded changes between calls. Assistant
@@ -52,13 +52,13 @@ def exchanges(rollout: Rollout) -> list[Exchange]:
     events: dict[int, list[ToolEvent]] = defaultdict(list)
     for event in tool_calls_of(rollout):
         events[event.turn].append(event)
-    calls: list[Exchange] = []
+    calls: list[ModelCall] = []
     whole, next_shown = list(rollout.messages), None
     for turn in range(rollout.turns - 1, -1, -1):
         if not whole or whole[-1].get("role") != "assistant":
             break
         context = whole[:-1]
-        calls.append(Exchange(turn, context, whole[-1], events[turn], next_shown))
+        calls.append(ModelCall(turn, context, whole[-1], events[turn], next_shown))
         change = changes.get(turn)
         if change is None:
             replies = [
@@ -73,7 +73,7 @@ def exchanges(rollout: Rollout) -> list[Exchange]:
     return calls[::-1]
 
 
-def fates(call: Exchange, before: Sequence[str]) -> Iterator[tuple[ToolEvent, str, str]]:
+def fates(call: ModelCall, before: Sequence[str]) -> Iterator[tuple[ToolEvent, str, str]]:
     """Yields triples: a tool result, how the next call shows it, and that next call's last text.
 
     The second item is "" for "unchanged", else `result_cut`, `result_altered`, `result_dropped`
@@ -88,7 +88,7 @@ def fates(call: Exchange, before: Sequence[str]) -> Iterator[tuple[ToolEvent, st
 
 
 @dataclass(slots=True)
-class Conversation:
+class ConversationLayer:
     """Counts where a scaffold distorts the exchange of policy and environment, with examples."""
 
     tasks: Mapping[str, Mapping[str, JSON]] = field(default_factory=dict)  # key -> view
@@ -123,7 +123,7 @@ class Conversation:
             self._add_shown(rollout, call, results)
             results += [event.result for event in call.events]
 
-    def _add_task(self, rollout: Rollout, call: Exchange) -> None:
+    def _add_task(self, rollout: Rollout, call: ModelCall) -> None:
         task = dict(self.tasks.get(rollout.task_key, {}))
         if ran_as_command(rollout):
             task.pop("tools", None)  # a command brings tools of its own
@@ -137,7 +137,7 @@ class Conversation:
             self._example("task_unseen", rollout, call, f"{_quoted(missing[0])} is not shown")
 
     def _add_memory(
-        self, rollout: Rollout, call: Exchange, before: Exchange, ever: Counter[str]
+        self, rollout: Rollout, call: ModelCall, before: ModelCall, ever: Counter[str]
     ) -> None:
         missing = ever - Counter(map(_key, call.context))
         self.forgotten.add(share(missing.total(), ever.total()))
@@ -152,7 +152,7 @@ class Conversation:
 
     # --- written and asked ----------------------------------------------------------------------
 
-    def _add_written(self, rollout: Rollout, call: Exchange) -> None:
+    def _add_written(self, rollout: Rollout, call: ModelCall) -> None:
         self.counts["replies"] += 1
         self.counts["reply_silent"] += not call.events
         self._add_words(rollout, call)
@@ -168,7 +168,7 @@ class Conversation:
         for event in call.events[:1] if not called else call.events:
             self._add_arguments(rollout, call, event, written)
 
-    def _add_words(self, rollout: Rollout, call: Exchange) -> None:
+    def _add_words(self, rollout: Rollout, call: ModelCall) -> None:
         """Counts whether the same reply is a call in one attempt and none in another."""
         words = _text(call.reply)
         if len(words) > _REPLY_CHARS or len(self.replies) >= _KNOWN_REPLIES:
@@ -178,7 +178,7 @@ class Conversation:
             self.first_silent.setdefault(words, _where(rollout, call.turn))
 
     def _add_arguments(
-        self, rollout: Rollout, call: Exchange, event: ToolEvent, written: str
+        self, rollout: Rollout, call: ModelCall, event: ToolEvent, written: str
     ) -> None:
         values = [value for value in _leaves(event.arguments) if value]
         if not values or not written:
@@ -200,7 +200,7 @@ class Conversation:
 
     # --- answered and shown ---------------------------------------------------------------------
 
-    def _add_shown(self, rollout: Rollout, call: Exchange, before: Sequence[str]) -> None:
+    def _add_shown(self, rollout: Rollout, call: ModelCall, before: Sequence[str]) -> None:
         for event, kind, text in fates(call, before):
             self.counts["results"] += 1
             if kind:
@@ -211,7 +211,7 @@ class Conversation:
 
     # --- what came of it ------------------------------------------------------------------------
 
-    def _example(self, kind: str, rollout: Rollout, call: Exchange, message: str) -> None:
+    def _example(self, kind: str, rollout: Rollout, call: ModelCall, message: str) -> None:
         if len(self.examples[kind]) < EXAMPLES:
             self.examples[kind].append(f"{_where(rollout, call.turn)}: {message}")
 

@@ -28,7 +28,7 @@ Degree = Callable[[Rollout, Story], float]
 """Returns how clearly an attempt shows what an alert is about, or 0 if it does not."""
 
 
-class Attempt(NamedTuple):
+class ShownAttempt(NamedTuple):
     """An attempt in a report: its name, its place in a file, its outcome and its first lines."""
 
     name: str
@@ -75,10 +75,10 @@ _OF_ATTEMPTS: Final[tuple[tuple[str, Degree], ...]] = (
 class Behind:
     """Collects the attempts that show each alert most clearly, by the alert's metric or rule."""
 
-    rankings: dict[str, list[tuple[float, Attempt]]] = field(
+    rankings: dict[str, list[tuple[float, ShownAttempt]]] = field(
         default_factory=lambda: defaultdict(list)
     )
-    firsts: dict[str, Attempt] = field(default_factory=dict)
+    firsts: dict[str, ShownAttempt] = field(default_factory=dict)
 
     def add(self, rollout: Rollout) -> None:
         if len(self.firsts) < _GROUPS and rollout.group_id not in self.firsts:
@@ -91,19 +91,19 @@ class Behind:
                 ranking.sort(key=lambda pair: -pair[0])
                 del ranking[SHOWN:]
 
-    def of(self, metric: str) -> tuple[Attempt, ...]:
+    def of(self, metric: str) -> tuple[ShownAttempt, ...]:
         """Returns the attempts that show an alert on a metric or rule, the clearest first."""
         rankings = (
             ranking for pattern, ranking in self.rankings.items() if re.fullmatch(pattern, metric)
         )
         return tuple(attempt for _, attempt in next(rankings, []))
 
-    def of_groups(self, groups: Iterable[str]) -> tuple[Attempt, ...]:
+    def of_groups(self, groups: Iterable[str]) -> tuple[ShownAttempt, ...]:
         """Returns the first attempt of each group, for three groups at most."""
         return tuple(self.firsts[name] for name in groups if name in self.firsts)[:SHOWN]
 
 
-def attempt_of(rollout: Rollout) -> Attempt:
+def attempt_of(rollout: Rollout) -> ShownAttempt:
     """Returns an attempt's name, place, outcome and first lines, as the report shows them."""
     facts = [f"reward {rollout.total_reward:.3g}"] if rollout.rewards else []
     if rollout.outcome is not None:
@@ -111,7 +111,7 @@ def attempt_of(rollout: Rollout) -> Attempt:
     facts += [rollout.stop_reason] if _is_present(rollout, "stop_reason") else []
     place = str(origin(rollout).get("place", ""))
     name = f"{rollout.task_key}#{rollout.sample_idx}"
-    return Attempt(name, place, ", ".join(facts), tuple(_lines(rollout))[:SHOWN])
+    return ShownAttempt(name, place, ", ".join(facts), tuple(_lines(rollout))[:SHOWN])
 
 
 def _lines(rollout: Rollout) -> list[str]:

@@ -23,7 +23,7 @@ _TRACEBACK: Final = "Traceback (most recent call last)"
 
 
 @dataclass(slots=True)
-class Shape:
+class ShapeLayer:
     """Accumulates lengths, repetitions, empty patches and rewards of attempts."""
 
     chars: Mean = field(default_factory=Mean)

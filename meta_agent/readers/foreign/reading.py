@@ -27,8 +27,8 @@ from meta_agent.readers.evidence._running import share
 from meta_agent.readers.evidence.layers._behaviour import BehaviourLayer
 from meta_agent.readers.evidence.layers._score import ScoreLayer
 from meta_agent.readers.evidence.layers._signal import SignalLayer
-from meta_agent.readers.foreign._behind import Attempt, Behind
-from meta_agent.readers.foreign._shape import Shape
+from meta_agent.readers.foreign._behind import Behind, ShownAttempt
+from meta_agent.readers.foreign._shape import ShapeLayer
 from meta_agent.readers.foreign._suspicions import Suspicions
 from meta_agent.readers.formats import absent, origin
 
@@ -77,7 +77,7 @@ class ForeignReport:
     policies: Mapping[str, int]
     benchmarks: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """The score of each benchmark, if the data names several."""
-    behind: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
+    behind: Mapping[str, tuple[ShownAttempt, ...]] = field(default_factory=dict)
     """The attempts that show an alert, by its metric."""
     over: Mapping[str, str] = field(default_factory=dict)
     """What a share is a share of, such as `120 attempts`, by the metric's full name."""
@@ -166,7 +166,7 @@ class _Reader:
     )
     behind: Behind = field(default_factory=Behind)
     suspicions: Suspicions = field(default_factory=Suspicions)
-    shape: Shape = field(default_factory=Shape)
+    shape: ShapeLayer = field(default_factory=ShapeLayer)
     present: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     outcomes: int = 0
@@ -263,7 +263,7 @@ class _Reader:
         """Returns True if the data says of every reply whether it was cut."""
         return 0 < self.present["turns"] <= self.present["cut_replies"]
 
-    def _behind(self, metric: str) -> tuple[Attempt, ...]:
+    def _behind(self, metric: str) -> tuple[ShownAttempt, ...]:
         """Returns the attempts behind an alert. For groups they are the first attempt of each."""
         if metric == "behaviour.sequence_diversity":
             sequences = self.behaviour[_CALLS].sequences.items()

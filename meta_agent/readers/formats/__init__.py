@@ -6,12 +6,12 @@ attempt wrote. A new format is one `Format`, listed in `_registry.py`.
 """
 
 from meta_agent.readers.formats._draft import absent, attempt_messages, judged, origin, prompt_of
-from meta_agent.readers.formats._read import Reading, read_rollouts
+from meta_agent.readers.formats._read import Import, read_rollouts
 from meta_agent.readers.formats._registry import FORMATS, sniff
 
 __all__ = [
     "FORMATS",
-    "Reading",
+    "Import",
     "absent",
     "attempt_messages",
     "judged",

@@ -9,10 +9,10 @@ from typing import Final
 from meta_agent.core.chat import arguments_of
 from meta_agent.core.protocols import JSON, Message, RolloutFailure, StopReason, ToolEvent
 from meta_agent.domains.formats.files import Placed
-from meta_agent.readers.formats._draft import Draft, cost_of
+from meta_agent.readers.formats._draft import AttemptDraft, cost_of
 from meta_agent.readers.formats._format import CERTAIN, Format, Keys
-from meta_agent.readers.formats._messages import Count, messages_of_items, parse_messages
-from meta_agent.readers.formats._row import Row, RowError, as_object, has
+from meta_agent.readers.formats._messages import LeaveOut, messages_of_items, parse_messages
+from meta_agent.readers.formats._row import RowError, SourceRow, as_object, has
 
 # --- mini-swe-agent -------------------------------------------------------------------------------
 # Versions 1 and 1.1, and the bare list of messages. Models behind the Responses API leave whole
@@ -63,7 +63,7 @@ def _expand_mini(placed: Placed) -> Iterator[Placed]:
     yield placed._replace(value={"messages": value}) if isinstance(value, list) else placed
 
 
-def _read_mini(row: Row, count: Count) -> Draft:
+def _read_mini(row: SourceRow, count: LeaveOut) -> AttemptDraft:
     items = row.items("messages")
     if not items:
         raise RowError("field messages: expected at least one message (the run never began)")
@@ -91,7 +91,7 @@ def _read_mini(row: Row, count: Count) -> Draft:
     return draft
 
 
-def _chat(item: JSON, count: Count) -> JSON:
+def _chat(item: JSON, count: LeaveOut) -> JSON:
     """Returns a message of the Responses form in chat form, with the notes beside it."""
     if not isinstance(item, dict) or "role" in item:
         return item
@@ -144,7 +144,7 @@ def _return_code(raw: JSON, text: str) -> int | None:
 
 
 def _ending_of_mini(
-    about: Row, events: Sequence[ToolEvent]
+    about: SourceRow, events: Sequence[ToolEvent]
 ) -> tuple[StopReason | None, RolloutFailure | None]:
     status = about.text("exit_status")
     if not status:  # a bare list: only a last command that hands in says how it ended
@@ -197,18 +197,18 @@ def _claims_swe_agent(value: JSON) -> int:
     return CERTAIN if all(isinstance(s, dict) and "action" in s for s in steps) else 0
 
 
-def _read_swe_agent(row: Row, count: Count) -> Draft:
-    steps: list[Row] = []
+def _read_swe_agent(row: SourceRow, count: LeaveOut) -> AttemptDraft:
+    steps: list[SourceRow] = []
     for number, item in enumerate(row.items("trajectory") or (), 1):
         if not isinstance(item, dict):
             raise RowError("a step of trajectory: expected an object", f"step {number}")
-        steps.append(Row(item))
+        steps.append(SourceRow(item))
     about = row.object("info")
     status = about.text("exit_status")
     if not about or not (steps or status):
         raise RowError("fields trajectory and info: expected at least one step or an exit_status")
     draft = _SWE_AGENT.draft(row, count)
-    before = _before(steps[0] if steps else Row({}), count)
+    before = _before(steps[0] if steps else SourceRow({}), count)
     draft.prompt, draft.prompt_messages = before, len(before)
     draft.messages, draft.tool_events = list(before), []
     for turn, step in enumerate(steps):
@@ -237,7 +237,7 @@ def _read_swe_agent(row: Row, count: Count) -> Draft:
     return draft
 
 
-def _before(first: Row, count: Count) -> list[Message]:
+def _before(first: SourceRow, count: LeaveOut) -> list[Message]:
     """Returns the messages before the model's first word."""
     items = []
     for item in first.items("query") or []:

@@ -8,10 +8,10 @@ from typing import Final
 
 from meta_agent.core.protocols import JSON
 from meta_agent.domains.formats.files import Placed
-from meta_agent.readers.formats._draft import Draft
+from meta_agent.readers.formats._draft import AttemptDraft
 from meta_agent.readers.formats._format import CERTAIN, Format, Keys, identity_by, rows_under
-from meta_agent.readers.formats._messages import Count
-from meta_agent.readers.formats._row import Row, RowError, as_object, has
+from meta_agent.readers.formats._messages import LeaveOut
+from meta_agent.readers.formats._row import RowError, SourceRow, as_object, has
 
 # --- SWE-bench: predictions -----------------------------------------------------------------------
 # There are no messages in such a file, so behaviour is unknown. Rows may carry an evaluation beside
@@ -98,7 +98,7 @@ def _expand_report(placed: Placed) -> Iterator[Placed]:
         yield Placed(f"{placed.place}[{name}]", row)
 
 
-def _identity_of_verdict(row: Row, path: Path) -> JSON:
+def _identity_of_verdict(row: SourceRow, path: Path) -> JSON:
     """Returns run and instance, since `MODEL.RUN.json` repeats the files `RUN/MODEL/INSTANCE/`."""
     if row.values.get("of_run"):
         return [path.name.removesuffix(".json"), row.values.get("instance_id")]
@@ -106,7 +106,7 @@ def _identity_of_verdict(row: Row, path: Path) -> JSON:
     return [f"{model}.{run}", row.values.get("instance_id")]
 
 
-def _read_report(row: Row, count: Count) -> Draft:
+def _read_report(row: SourceRow, count: LeaveOut) -> AttemptDraft:
     draft = _VERDICT.draft(row, count)
     if draft.outcome is None and draft.error is None:
         wish = row.need("resolved", "true or false")

@@ -1,4 +1,4 @@
-"""`Draft`: what one row of another tool says about an attempt. None means "not in this data".
+"""`AttemptDraft`: what one row of another tool says about an attempt. None: not in this data.
 
 `to_rollout` makes the record of it. Many fields of a record cannot say "unknown", so the record
 lists what was not in the data in `outcome_detail["imported"]["absent"]`. `absent(rollout)` reads
@@ -36,7 +36,7 @@ ABSENCES: Final = (
 
 
 @dataclass(slots=True)
-class Draft:
+class AttemptDraft:
     """One attempt as read from a row of another tool's file; None marks what the row lacks."""
 
     prompt: Sequence[Message] = ()  # what names the task where the row does not
@@ -134,7 +134,7 @@ class Numbering:
 
 
 def to_rollout(
-    draft: Draft, numbering: Numbering, *, run: str, format_name: str, place: str
+    draft: AttemptDraft, numbering: Numbering, *, run: str, format_name: str, place: str
 ) -> Rollout:
     """Returns the draft as a rollout. `place` says where it stands, such as a file and line.
 

@@ -1,7 +1,7 @@
 """`Format`: how one tool's rows are recognised and read. `Keys`: which fields of a row hold what.
 
-A reader gets one row at a time and returns a `Draft` or raises `RowError`. It never sees the file,
-so no format needs more memory than its largest row.
+A reader gets one row at a time and returns an `AttemptDraft`, or raises `RowError`. It never sees
+the file, so no format needs more memory than its largest row.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Final, NamedTuple, get_args
 
 from meta_agent.core.protocols import JSON, Rollout, RolloutFailure, StopReason
 from meta_agent.domains.formats.files import Placed
-from meta_agent.readers.formats._draft import Draft, cost_of
-from meta_agent.readers.formats._messages import Count, dialogue, parse_exchange
-from meta_agent.readers.formats._row import Row, RowError, finite, has
+from meta_agent.readers.formats._draft import AttemptDraft, cost_of
+from meta_agent.readers.formats._messages import LeaveOut, dialogue, parse_exchange
+from meta_agent.readers.formats._row import RowError, SourceRow, finite, has
 
 CERTAIN: Final = 3
 ERROR_CHARS: Final = 2000
 
 
-class Attached(NamedTuple):
+class AttachedFile(NamedTuple):
     """Two files: what `beside` holds is added to each row of `file`, as the row's field `field`."""
 
     file: str
@@ -43,10 +43,10 @@ class Format:
     what: str
     marks: str
     claims: Callable[[JSON], int]
-    read: Callable[[Row, Count], Draft | Rollout]
+    read: Callable[[SourceRow, LeaveOut], AttemptDraft | Rollout]
     expand: Callable[[Placed], Iterator[Placed]] | None = None
-    identity: Callable[[Row, Path], JSON] | None = None
-    attached: Attached | None = None
+    identity: Callable[[SourceRow, Path], JSON] | None = None
+    attached: AttachedFile | None = None
     named_by_file: bool = False
 
 
@@ -93,7 +93,7 @@ class Keys:
     solved_at: float | None = None
     stops: Mapping[str, StopReason] = field(default_factory=dict)
 
-    def draft(self, row: Row, count: Count) -> Draft:
+    def draft(self, row: SourceRow, count: LeaveOut) -> AttemptDraft:
         """Returns a draft of the attempt in a row.
 
         `count` is called with the name of each value that is left out. Raises `RowError` if a field
@@ -103,7 +103,7 @@ class Keys:
         for name in self.needs.split():
             if row.get(name) is None:
                 raise row.need(name, "a value")
-        draft = Draft(
+        draft = AttemptDraft(
             task_key=row.label(*self.task.split()),
             group=row.label(*self.group.split()),
             sample_idx=row.integer(*self.sample.split()),
@@ -138,13 +138,13 @@ class Keys:
             draft.of_step(row.integer(self.step))
         return draft
 
-    def _error(self, row: Row) -> RolloutFailure | None:
+    def _error(self, row: SourceRow) -> RolloutFailure | None:
         machine, grader = row.text(*self.error.split()), row.text(*self.unjudged.split())
         if machine:
             return RolloutFailure("infra", machine[:ERROR_CHARS])
         return RolloutFailure("verifier", grader[:ERROR_CHARS]) if grader else None
 
-    def _add_rewards(self, draft: Draft, row: Row, count: Count) -> None:
+    def _add_rewards(self, draft: AttemptDraft, row: SourceRow, count: LeaveOut) -> None:
         rewards = numbers_of(row.object(self.rewards), count) if self.rewards else {}
         single = row.number(*self.reward.split())
         draft.rewards = rewards or (None if single is None else {"reward": single})
@@ -155,7 +155,7 @@ class Keys:
         row.skip(*metrics)  # some rows repeat them flat
         draft.add_metrics(metrics)
 
-    def _add_conversation(self, draft: Draft, row: Row, count: Count) -> None:
+    def _add_conversation(self, draft: AttemptDraft, row: SourceRow, count: LeaveOut) -> None:
         """Sets the conversation. Raises RowError if the row has none where it should."""
         if self.messages and (row.has(self.messages) or not self.prompt):
             value = row.get(self.messages)
@@ -171,7 +171,7 @@ class Keys:
         if self.prompt and draft.messages is None:
             raise RowError("a dialogue: expected at least one message")
 
-    def stop_of(self, row: Row, count: Count) -> StopReason | None:
+    def stop_of(self, row: SourceRow, count: LeaveOut) -> StopReason | None:
         """Returns a row's stop reason in a rollout's terms, or None; `count` gets unknown ones."""
         words = [word for name in self.stop.split() if (word := row.text(name))]
         for word in words:
@@ -184,7 +184,7 @@ class Keys:
         return None
 
 
-def numbers_of(row: Row, count: Count) -> dict[str, float]:
+def numbers_of(row: SourceRow, count: LeaveOut) -> dict[str, float]:
     """Returns an object's finite numbers by name; `count` gets the names of other values."""
     numbers: dict[str, float] = {}
     for name in row.values:
@@ -224,11 +224,11 @@ def rows_under(
     return expand
 
 
-def identity_by(*names: str) -> Callable[[Row, Path], JSON]:
+def identity_by(*names: str) -> Callable[[SourceRow, Path], JSON]:
     """Returns a function that gives a row's values of the fields `names`; None if all are empty."""
 
-    def identity(row: Row, path: Path) -> JSON:
-        values = [Row(row.values).get(name) for name in names]
+    def identity(row: SourceRow, path: Path) -> JSON:
+        values = [SourceRow(row.values).get(name) for name in names]
         return values if any(value is not None for value in values) else None
 
     return identity

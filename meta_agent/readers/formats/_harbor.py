@@ -18,19 +18,19 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from meta_agent.core.protocols import JSON, Message, RolloutFailure
-from meta_agent.readers.formats._draft import Draft
+from meta_agent.readers.formats._draft import AttemptDraft
 from meta_agent.readers.formats._format import (
     CERTAIN,
     ERROR_CHARS,
-    Attached,
+    AttachedFile,
     Format,
     Keys,
     identity_by,
     numbers_of,
     rows_under,
 )
-from meta_agent.readers.formats._messages import Count, parse_messages
-from meta_agent.readers.formats._row import Row, RowError, as_object, has
+from meta_agent.readers.formats._messages import LeaveOut, parse_messages
+from meta_agent.readers.formats._row import RowError, SourceRow, as_object, has
 from meta_agent.readers.formats._tokens import calls_of, joined
 
 _ROLE_OF: Final = {"user": "user", "system": "system", "agent": "assistant"}
@@ -47,7 +47,7 @@ def _claims_atif(value: JSON) -> int:
     return CERTAIN if is_atif and isinstance(value.get("steps"), list) else 0
 
 
-def _read_atif(row: Row, count: Count) -> Draft:
+def _read_atif(row: SourceRow, count: LeaveOut) -> AttemptDraft:
     steps = [_step(item, i) for i, item in enumerate(row.items("steps") or (), 1)]
     if not steps:
         raise RowError("field steps: expected at least one step")
@@ -73,7 +73,7 @@ def _read_atif(row: Row, count: Count) -> Draft:
     return draft
 
 
-def _copied(steps: Sequence[Row], by_step: Sequence[list[Message]]) -> int | None:
+def _copied(steps: Sequence[SourceRow], by_step: Sequence[list[Message]]) -> int | None:
     """Returns how many messages come with the context that was copied, if any reply was."""
     copied = [
         i for i, s in enumerate(steps) if s.get("source") == "agent" and s.flag("is_copied_context")
@@ -84,13 +84,13 @@ def _copied(steps: Sequence[Row], by_step: Sequence[list[Message]]) -> int | Non
     return sum(len(part) for part in by_step[: next(after, len(steps))])
 
 
-def _step(item: JSON, number: int) -> Row:
+def _step(item: JSON, number: int) -> SourceRow:
     if not isinstance(item, dict) or str(item.get("source")) not in _ROLE_OF:
         raise RowError("a step: expected source user, system or agent", f"step {number}")
-    return Row(item)
+    return SourceRow(item)
 
 
-def _messages(step: Row) -> Iterator[Message]:
+def _messages(step: SourceRow) -> Iterator[Message]:
     calls = step.items("tool_calls") or []
     yield {
         "role": _ROLE_OF[str(step.get("source"))],
@@ -139,10 +139,10 @@ def _claims_trial(value: JSON) -> int:
     return CERTAIN if all(has(trial, *marks) for trial in trials) else 0
 
 
-def _read_trial(row: Row, count: Count) -> Draft:
+def _read_trial(row: SourceRow, count: LeaveOut) -> AttemptDraft:
     about = _TRIAL.draft(row, count)
     trajectory, failed = row.object(_TRAJECTORY), row.object("exception_info")
-    draft = _read_atif(trajectory, count) if trajectory else Draft()
+    draft = _read_atif(trajectory, count) if trajectory else AttemptDraft()
     draft.task_key, draft.group = about.task_key, None
     draft.rewards = numbers_of(row.object("verifier_result").object("rewards"), count) or None
     draft.policy, draft.cost = draft.policy or about.policy, draft.cost or about.cost
@@ -165,5 +165,5 @@ HARBOR: Final = Format(
     _read_trial,
     expand=rows_under("trial_results"),
     identity=identity_by("id", "trial_name"),
-    attached=Attached("result.json", "agent/trajectory.json", _TRAJECTORY),
+    attached=AttachedFile("result.json", "agent/trajectory.json", _TRAJECTORY),
 )

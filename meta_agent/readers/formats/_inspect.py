@@ -13,10 +13,10 @@ from typing import Final
 
 from meta_agent.core.protocols import JSON, Message, RolloutFailure
 from meta_agent.domains.formats.files import Placed
-from meta_agent.readers.formats._draft import Draft, cost_of
+from meta_agent.readers.formats._draft import AttemptDraft, cost_of
 from meta_agent.readers.formats._format import CERTAIN, ERROR_CHARS, Format, Keys
-from meta_agent.readers.formats._messages import Count, parse_messages, text_of
-from meta_agent.readers.formats._row import Row, RowError, as_object, finite, has
+from meta_agent.readers.formats._messages import LeaveOut, parse_messages, text_of
+from meta_agent.readers.formats._row import RowError, SourceRow, as_object, finite, has
 
 _LETTERS: Final = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 _KEYS: Final = Keys(
@@ -50,7 +50,7 @@ def _expand(placed: Placed) -> Iterator[Placed]:
         yield Placed(f"{placed.place}[{index}]", row)
 
 
-def _identity(row: Row, path: Path) -> JSON:
+def _identity(row: SourceRow, path: Path) -> JSON:
     """Returns the sample's name, the same in a log, in its copy and in a retried run."""
     if row.values.get("uuid"):
         return row.values["uuid"]
@@ -58,13 +58,13 @@ def _identity(row: Row, path: Path) -> JSON:
     return [run, row.values.get("id"), row.values.get("epoch")] if run else None
 
 
-def _read(row: Row, count: Count) -> Draft:
+def _read(row: SourceRow, count: LeaveOut) -> AttemptDraft:
     if not row.object("eval") or row.label("id") is None:
         raise RowError("the log has no samples: it is only a header, or its run ended early")
     choices = row.object("output").items("choices")
     word = as_object(choices[0]).get("stop_reason") if choices else None
     ending = word if isinstance(word, str) else None
-    row = Row({**row.values, "ending": ending}, used=row.used)
+    row = SourceRow({**row.values, "ending": ending}, used=row.used)
     draft = _KEYS.draft(row, count)
     messages = parse_messages([_chat(m) for m in row.items("messages") or ()], "messages", count)
     draft.converse(messages, _prompt_messages(row, messages))
@@ -84,7 +84,7 @@ def _read(row: Row, count: Count) -> Draft:
     return draft
 
 
-def _prompt_messages(row: Row, messages: Sequence[Message]) -> int | None:
+def _prompt_messages(row: SourceRow, messages: Sequence[Message]) -> int | None:
     """Returns how many messages come from the sample's input, or None if it holds no reply.
 
     Newer logs mark the messages that come from the input. In older ones, the first replies count as
@@ -118,7 +118,7 @@ def _chat(message: JSON) -> JSON:
     return {**message, "is_error": message.get("error") is not None}
 
 
-def _scores(scores: Row, count: Count) -> tuple[dict[str, float], bool | None]:
+def _scores(scores: SourceRow, count: LeaveOut) -> tuple[dict[str, float], bool | None]:
     rewards: dict[str, float] = {}
     values: list[JSON] = []
     for name, score in scores.values.items():

@@ -19,10 +19,10 @@ ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "f
 _ROLE_OF: Final = {"developer": "system", "function": "tool"}
 _THOUGHTS: Final = ("thinking", "reasoning")
 _BLOCKS: Final = ("tool_use", "tool_result", *_THOUGHTS)
-Count = Callable[[str], None]
+LeaveOut = Callable[[str], None]
 
 
-def parse_messages(value: JSON, field: str, count: Count) -> list[Message]:
+def parse_messages(value: JSON, field: str, count: LeaveOut) -> list[Message]:
     """Returns the messages of a list, in chat form; a string becomes one user message.
 
     Raises RowError, which names `field`, for other values. `count` gets names of omitted parts.
@@ -38,7 +38,7 @@ def parse_messages(value: JSON, field: str, count: Count) -> list[Message]:
     ]
 
 
-def dialogue(value: JSON, field: str, count: Count) -> list[Message]:
+def dialogue(value: JSON, field: str, count: LeaveOut) -> list[Message]:
     """Returns the messages of a list, also if some are items of OpenAI's Responses form.
 
     Raises RowError, which names `field`, for other values. `count` gets names of omitted parts.
@@ -51,7 +51,10 @@ def dialogue(value: JSON, field: str, count: Count) -> list[Message]:
 
 
 def parse_exchange(
-    prompt: JSON, completion: JSON, count: Count, fields: tuple[str, str] = ("prompt", "completion")
+    prompt: JSON,
+    completion: JSON,
+    count: LeaveOut,
+    fields: tuple[str, str] = ("prompt", "completion"),
 ) -> tuple[list[Message], int]:
     """Returns the messages of a prompt and its completion, and how many belong to the prompt."""
     before = parse_messages(prompt, fields[0], count)
@@ -60,7 +63,7 @@ def parse_exchange(
     return [*before, *parse_messages(completion, fields[1], count)], len(before)
 
 
-def _message(item: JSON, place: str, count: Count) -> Message:
+def _message(item: JSON, place: str, count: LeaveOut) -> Message:
     if not isinstance(item, dict):
         raise RowError("a message: expected an object with role and content", place)
     role = item.get("role")
@@ -82,7 +85,7 @@ def _message(item: JSON, place: str, count: Count) -> Message:
     return message
 
 
-def text_of(content: JSON, count: Count) -> str:
+def text_of(content: JSON, count: LeaveOut) -> str:
     """Returns a message's content as text, its parts joined. Raises RowError on other values."""
     if content is None:
         return ""
@@ -93,7 +96,7 @@ def text_of(content: JSON, count: Count) -> str:
     raise RowError("a message's content: expected a string or a list of parts")
 
 
-def _part(part: JSON, count: Count) -> str:
+def _part(part: JSON, count: LeaveOut) -> str:
     if isinstance(part, str):
         return part
     if isinstance(part, dict):
@@ -172,7 +175,7 @@ def _of_blocks(item: dict[str, JSON]) -> Iterator[JSON]:
 # --- items of OpenAI's Responses ------------------------------------------------------------------
 
 
-def messages_of_items(value: JSON, field: str, count: Count) -> list[Message]:
+def messages_of_items(value: JSON, field: str, count: LeaveOut) -> list[Message]:
     """Returns items of OpenAI's Responses form as chat messages. Raises `RowError` on other values.
 
     Reasoning, text and calls of one turn become one message. A string is a user's message. Items
@@ -190,7 +193,7 @@ def messages_of_items(value: JSON, field: str, count: Count) -> list[Message]:
     return parse_messages(messages, field, count)
 
 
-def _add_item(messages: list[Message], item: dict[str, JSON], count: Count) -> None:
+def _add_item(messages: list[Message], item: dict[str, JSON], count: LeaveOut) -> None:
     kind = item.get("type", "message")
     if kind == "message":
         _add_message(messages, item, count)
@@ -213,7 +216,7 @@ def _add_item(messages: list[Message], item: dict[str, JSON], count: Count) -> N
         count(f"response item {kind}")
 
 
-def _add_message(messages: list[Message], item: dict[str, JSON], count: Count) -> None:
+def _add_message(messages: list[Message], item: dict[str, JSON], count: LeaveOut) -> None:
     content = text_of(item.get("content"), count)
     if item.get("role") != "assistant":
         messages.append({"role": item.get("role"), "content": content})

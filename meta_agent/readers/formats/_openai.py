@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Final
 
 from meta_agent.core.protocols import JSON, Message, RolloutFailure, StopReason
-from meta_agent.readers.formats._draft import Draft
+from meta_agent.readers.formats._draft import AttemptDraft
 from meta_agent.readers.formats._format import Format, Keys, having
-from meta_agent.readers.formats._messages import Count, messages_of_items
-from meta_agent.readers.formats._row import Row, as_object
+from meta_agent.readers.formats._messages import LeaveOut, messages_of_items
+from meta_agent.readers.formats._row import SourceRow, as_object
 from meta_agent.readers.formats._tokens import calls_of, joined
 
 # --- dialogues ------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ _NEMO_GYM: Final = Keys(
 _TIMES: Final = ("eval_sandbox_start_time_taken", "patch_verification_time_taken")
 
 
-def _read_nemo_gym(row: Row, count: Count) -> Draft:
+def _read_nemo_gym(row: SourceRow, count: LeaveOut) -> AttemptDraft:
     draft = _NEMO_GYM.draft(row, count)
     params, response = row.object("responses_create_params"), row.object("response")
     prompt = messages_of_items(params.get("input"), "responses_create_params.input", count)
@@ -102,7 +102,7 @@ def _read_nemo_gym(row: Row, count: Count) -> Draft:
     return draft
 
 
-def _stop_of_response(response: Row, output: list[Message]) -> StopReason | None:
+def _stop_of_response(response: SourceRow, output: list[Message]) -> StopReason | None:
     reason = response.text("incomplete_details.reason") or response.text("status")
     if reason is not None and reason in _NEMO_GYM.stops:
         return _NEMO_GYM.stops[reason]
@@ -112,7 +112,7 @@ def _stop_of_response(response: Row, output: list[Message]) -> StopReason | None
     return "length" if status == "incomplete" else "returned" if ended else None
 
 
-def _identity_of_response(row: Row, path: Path) -> JSON:
+def _identity_of_response(row: SourceRow, path: Path) -> JSON:
     """Returns a response's id with its place, since agents write one id for many."""
     response = as_object(row.values.get("response"))
     names = ("_ng_task_index", "_ng_rollout_index", "hash_id", "instance_id", "reward")

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from meta_agent.core.protocols import JSON, RolloutFailure, StopReason, ToolEvent
-from meta_agent.readers.formats._draft import Draft
+from meta_agent.readers.formats._draft import AttemptDraft
 from meta_agent.readers.formats._format import CERTAIN, ERROR_CHARS, Format, Keys
-from meta_agent.readers.formats._messages import Count, parse_messages
-from meta_agent.readers.formats._row import Row, RowError, as_object, has
+from meta_agent.readers.formats._messages import LeaveOut, parse_messages
+from meta_agent.readers.formats._row import RowError, SourceRow, as_object, has
 
 _KEYS: Final = Keys(
     task="instance_id",
@@ -52,7 +52,7 @@ def _claims(value: JSON) -> int:
     return CERTAIN if "metadata" in value or "error" in value else 0
 
 
-def _identity(row: Row, path: Path) -> JSON:
+def _identity(row: SourceRow, path: Path) -> JSON:
     """Returns an id that an instance shares with its copy in the file of the evaluation."""
     history, result = row.values.get("history"), as_object(row.values.get("test_result"))
     where = None if history else [str(path.parent), path.name.partition(".")[0]]
@@ -60,7 +60,7 @@ def _identity(row: Row, path: Path) -> JSON:
     return [*(row.values.get(name) for name in names), history, result.get("git_patch"), where]
 
 
-def _read(row: Row, count: Count) -> Draft:
+def _read(row: SourceRow, count: LeaveOut) -> AttemptDraft:
     draft = _KEYS.draft(row, count)
     messages = parse_messages(list(_merged(row.items("history") or (), count)), "history", count)
     draft.converse(messages)
@@ -76,7 +76,7 @@ def _read(row: Row, count: Count) -> Draft:
     return draft
 
 
-def _merged(history: Iterable[JSON], count: Count) -> Iterator[JSON]:
+def _merged(history: Iterable[JSON], count: LeaveOut) -> Iterator[JSON]:
     """Yields the messages of a history; all calls of one reply are in one message."""
     last: dict[str, JSON] = {}
     for event in history:
@@ -93,7 +93,7 @@ def _merged(history: Iterable[JSON], count: Count) -> Iterator[JSON]:
         yield message
 
 
-def _message(event: dict[str, JSON], count: Count) -> dict[str, JSON] | None:
+def _message(event: dict[str, JSON], count: LeaveOut) -> dict[str, JSON] | None:
     kind = event.get("kind") or event.get("action") or event.get("observation")
     message = None
     if "kind" in event:

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON, Rollout
 from meta_agent.domains.formats.files import BadLine, Placed, PointerError
-from meta_agent.readers.formats._draft import Draft, Numbering, digest, to_rollout
+from meta_agent.readers.formats._draft import AttemptDraft, Numbering, digest, to_rollout
 from meta_agent.readers.formats._format import CERTAIN, Format
 from meta_agent.readers.formats._join import in_order, is_report, verdicts_for, without_repeats
 from meta_agent.readers.formats._registry import (
@@ -28,7 +28,7 @@ from meta_agent.readers.formats._registry import (
     format_named,
     sniff,
 )
-from meta_agent.readers.formats._row import Row, RowError
+from meta_agent.readers.formats._row import RowError, SourceRow
 from meta_agent.readers.formats._source import Source, parse_map, sources_of, values, with_attached
 from meta_agent.readers.formats._tally import Tally
 
@@ -41,13 +41,13 @@ DAMAGED: Final = "a file that is damaged, or none of its kind"
 class _Parsed(NamedTuple):
     """A draft, or a record of our own, with its format and place."""
 
-    draft: Draft | Rollout
+    draft: AttemptDraft | Rollout
     format_name: str
     place: str
 
 
 @dataclass(slots=True)
-class Reading:
+class Import:
     """The rollouts of files, to be iterated over once; then `tally` says what was skipped."""
 
     paths: Sequence[Path]
@@ -81,8 +81,8 @@ class Reading:
         """Yields attempts with the outcomes that reports give them.
 
         It reads the files twice: first to find the tasks with a single attempt."""
-        first = Reading((), self.format_, over=self.over, mapping=self.mapping)
-        verdicts_read = Reading(())
+        first = Import((), self.format_, over=self.over, mapping=self.mapping)
+        verdicts_read = Import(())
         attempts = without_repeats(first._files(others), first.tally)
         verdicts = verdicts_for(attempts, verdicts_read._files(reports), self.tally)
         self.tally.files += len(reports)
@@ -95,7 +95,7 @@ class Reading:
             self.tally.files += 1
             for draft, format_name, place in _filled(self._file(source)):
                 self.tally.rollouts += 1
-                if isinstance(draft, Draft):
+                if isinstance(draft, AttemptDraft):
                     draft = to_rollout(
                         draft, self._numbering, run=self.run, format_name=format_name, place=place
                     )
@@ -152,12 +152,12 @@ class Reading:
         try:
             if not isinstance(placed.value, dict):
                 raise RowError(f"a row: expected an object, not a {type(placed.value).__name__}")
-            row = Row(placed.value)
+            row = SourceRow(placed.value)
             draft = format_.read(row, left_out.append)
         except RowError as error:
             self.tally.skip(error.reason, placed.place, error.shown)
             return
-        if isinstance(draft, Draft):
+        if isinstance(draft, AttemptDraft):
             if format_.named_by_file and draft.task_key is None:
                 draft.task_key = _stem(path)
             if draft.caveat:
@@ -172,7 +172,9 @@ class Reading:
         A run's summary repeats its parts, a log may lie there in two forms, an evaluation copies
         the attempts that it judges.
         """
-        identity: JSON = format_.identity(Row(placed.value), path) if format_.identity else None
+        identity: JSON = (
+            format_.identity(SourceRow(placed.value), path) if format_.identity else None
+        )
         if identity is None:
             return True
         first = self._file_of.setdefault(digest([format_.name, identity]), path)
@@ -187,7 +189,7 @@ def read_rollouts(
     run: str = "imported",
     fields: str | None = None,
     over: Callable[[Iterable[Placed]], Iterator[Placed]] = iter,
-) -> Reading:
+) -> Import:
     """Returns the rollouts of files or folders, as an iterable that reads them when it is used.
 
     Each file's format is recognised unless `format_name` names it. `fields` renames fields, as in
@@ -196,7 +198,7 @@ def read_rollouts(
     """
     format_ = format_named(format_name) if format_name else None
     mapping = parse_map(fields) if fields is not None else None
-    return Reading([Path(path) for path in paths], format_, run, over=over, mapping=mapping)
+    return Import([Path(path) for path in paths], format_, run, over=over, mapping=mapping)
 
 
 def _filled(rows: Iterable[_Parsed]) -> Iterator[_Parsed]:
@@ -210,14 +212,14 @@ def _filled(rows: Iterable[_Parsed]) -> Iterator[_Parsed]:
     waits = True
     for parsed in rows:
         waiting.append(parsed)
-        if isinstance(parsed.draft, Draft) and parsed.draft.error is None:
+        if isinstance(parsed.draft, AttemptDraft) and parsed.draft.error is None:
             policies.update(filter(None, [parsed.draft.policy]))
             domains.update(filter(None, [parsed.draft.domain]))
             waits = False
-        elif waits and isinstance(parsed.draft, Draft):
+        elif waits and isinstance(parsed.draft, AttemptDraft):
             continue
         for row in waiting:
-            if isinstance(row.draft, Draft) and row.draft.error is not None:
+            if isinstance(row.draft, AttemptDraft) and row.draft.error is not None:
                 row.draft.policy = row.draft.policy or _only(policies)
                 row.draft.domain = row.draft.domain or _only(domains) or ""
             yield row

@@ -14,17 +14,17 @@ from meta_agent.readers.formats._benchmarks import PREDICTIONS, REPORTS, TAU_BEN
 from meta_agent.readers.formats._format import Format, having
 from meta_agent.readers.formats._harbor import ATIF, HARBOR
 from meta_agent.readers.formats._inspect import INSPECT
-from meta_agent.readers.formats._messages import Count
+from meta_agent.readers.formats._messages import LeaveOut
 from meta_agent.readers.formats._openai import DIALOGUES, NEMO_GYM
 from meta_agent.readers.formats._openhands import OPENHANDS
-from meta_agent.readers.formats._row import Row, RowError, has
+from meta_agent.readers.formats._row import RowError, SourceRow, has
 from meta_agent.readers.formats._traces import TRACES
 from meta_agent.readers.formats._training import TRL, VERIFIERS, VERL
 
 _SHOWN_FIELDS: Final = 12
 
 
-def _read_own(row: Row, count: Count) -> Rollout:
+def _read_own(row: SourceRow, count: LeaveOut) -> Rollout:
     """Returns the rollout of a record of our own, which needs no draft. Raises `RowError`."""
     value = dict(row.values)
     try:

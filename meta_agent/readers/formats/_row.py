@@ -54,8 +54,8 @@ def excerpt(value: JSON) -> str:
 
 
 @dataclass(slots=True)
-class Row:
-    """A JSON object of a file, with typed access. An absent nested object is an empty, false Row.
+class SourceRow:
+    """A JSON object of a file, with typed access. An absent nested object is empty and false.
 
     Methods take several names and return the first field that has a value, or None. They raise
     `RowError` on a wrong type. `a.b` is the field `b` of the object `a`. `used` has names read.
@@ -122,10 +122,10 @@ class Row:
         values = self.items(name)
         return None if values is None else [str(value) for value in values]
 
-    def object(self, name: str) -> Row:
-        """Returns a nested object as a Row, empty if absent. Raises RowError on other types."""
+    def object(self, name: str) -> SourceRow:
+        """Returns a nested object, empty if absent. Raises RowError on other types."""
         value = self._first((name,), (Mapping,), "an object")
-        return Row(value or {}, f"{self.prefix}{name}.", there=value is not None)
+        return SourceRow(value or {}, f"{self.prefix}{name}.", there=value is not None)
 
     def skip(self, *names: str) -> None:
         """Marks fields as used, so that they are not listed as unused."""

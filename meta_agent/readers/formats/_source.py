@@ -29,7 +29,7 @@ from meta_agent.domains.formats.files import (
 )
 from meta_agent.domains.formats.files import values as values_of
 from meta_agent.domains.formats.rows import stream_rows
-from meta_agent.readers.formats._format import Attached
+from meta_agent.readers.formats._format import AttachedFile
 from meta_agent.readers.formats._row import as_object
 
 _HEADERS: Final = ("header.json", "_journal/start.json", "start.json")
@@ -74,7 +74,7 @@ def sources_of(path: Path) -> list[Source]:
     return [Source(path, path.name)]
 
 
-def with_attached(sources: list[Source], pairs: list[Attached]) -> list[Source]:
+def with_attached(sources: list[Source], pairs: list[AttachedFile]) -> list[Source]:
     """Returns each file once; a file that `pairs` add to another becomes that one's `beside`."""
     paths = {source.path for source in sources}
     unique = {source.path.resolve(): source for source in reversed(sources)}
@@ -83,7 +83,7 @@ def with_attached(sources: list[Source], pairs: list[Attached]) -> list[Source]:
     return [source for source in reversed(files) if source.path not in attached]
 
 
-def _beside(source: Source, paths: set[Path], pairs: list[Attached]) -> tuple[str, Path] | None:
+def _beside(source: Source, paths: set[Path], pairs: list[AttachedFile]) -> tuple[str, Path] | None:
     """Returns the field and the file that is added to a source, also if that one alone is named."""
     for pair in pairs:
         other = source.path.parent / pair.beside

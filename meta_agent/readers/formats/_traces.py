@@ -13,7 +13,7 @@ import json
 from typing import Final
 
 from meta_agent.core.protocols import JSON, RolloutFailure, StopReason
-from meta_agent.readers.formats._draft import Draft, cost_of
+from meta_agent.readers.formats._draft import AttemptDraft, cost_of
 from meta_agent.readers.formats._format import (
     CERTAIN,
     ERROR_CHARS,
@@ -22,8 +22,8 @@ from meta_agent.readers.formats._format import (
     numbers_of,
     rows_under,
 )
-from meta_agent.readers.formats._messages import Count, parse_messages
-from meta_agent.readers.formats._row import Row, RowError, as_object, has
+from meta_agent.readers.formats._messages import LeaveOut, parse_messages
+from meta_agent.readers.formats._row import RowError, SourceRow, as_object, has
 
 _EPISODE: Final = "episode"
 _STOPS: Final[dict[str, StopReason]] = {
@@ -42,10 +42,10 @@ def _claims(value: JSON) -> int:
     return CERTAIN if all(has(trace, "nodes", "rewards", "task") for trace in listed) else 0
 
 
-def _read(row: Row, count: Count) -> Draft:
+def _read(row: SourceRow, count: LeaveOut) -> AttemptDraft:
     environment = row.object(_EPISODE)
     task = row.object("task")
-    draft = Draft(
+    draft = AttemptDraft(
         task_key=task.label("key", "data.idx", "data.example_id", "hash"),
         domain=environment.text("id") or task.text("type") or "",
         policy=row.text("agent.config.model"),
@@ -68,7 +68,7 @@ def _read(row: Row, count: Count) -> Draft:
             draft.rewards[name], draft.weights[name] = value, 0.0
     if errors := row.items("errors"):
         draft.error = RolloutFailure("infra", json.dumps(errors, default=str)[:ERROR_CHARS])
-    calls = [Row(as_object(call)) for call in row.items("calls") or ()]
+    calls = [SourceRow(as_object(call)) for call in row.items("calls") or ()]
     ends = [call.text("finish_reason") for call in calls if call.integer("node") in path]
     draft.stop_reason = _stop(row.text("stop_condition"), ends[-1] if ends else None, draft.error)
     draft.cut_replies = ends.count("length") if len(ends) == draft.turns and ends else None
@@ -96,10 +96,10 @@ def _path(nodes: list[dict[str, JSON]]) -> list[int]:
     return path[::-1]
 
 
-def _add_reward(draft: Draft, name: str, value: JSON, count: Count) -> None:
+def _add_reward(draft: AttemptDraft, name: str, value: JSON, count: LeaveOut) -> None:
     if value is None:  # lost before it was scored
         return
-    numbers = numbers_of(Row(as_object(value)), count)
+    numbers = numbers_of(SourceRow(as_object(value)), count)
     if "score" not in numbers:
         count(f"rewards.{name} (no score)")
         return

@@ -6,17 +6,17 @@ import json
 from typing import Final
 
 from meta_agent.core.protocols import JSON, RolloutFailure, StopReason
-from meta_agent.readers.formats._draft import Draft, digest
+from meta_agent.readers.formats._draft import AttemptDraft, digest
 from meta_agent.readers.formats._format import (
     ERROR_CHARS,
-    Attached,
+    AttachedFile,
     Format,
     Keys,
     having,
     identity_by,
 )
-from meta_agent.readers.formats._messages import Count, parse_exchange
-from meta_agent.readers.formats._row import Row, finite, has
+from meta_agent.readers.formats._messages import LeaveOut, parse_exchange
+from meta_agent.readers.formats._row import SourceRow, finite, has
 from meta_agent.readers.formats._tokens import calls_of, joined
 
 # --- verifiers and prime-rl -----------------------------------------------------------------------
@@ -38,7 +38,7 @@ _VERIFIERS: Final = Keys(
 _TIMES: Final = ("generation_ms", "scoring_ms", "total_ms")
 
 
-def _read_verifiers(row: Row, count: Count) -> Draft:
+def _read_verifiers(row: SourceRow, count: LeaveOut) -> AttemptDraft:
     draft = _VERIFIERS.draft(row, count)
     if failure := row.get("error"):
         if has(failure, "error", "error_chain_str"):
@@ -63,7 +63,7 @@ def _read_verifiers(row: Row, count: Count) -> Draft:
     return draft
 
 
-def _name_task(draft: Draft, row: Row, run: Row) -> None:
+def _name_task(draft: AttemptDraft, row: SourceRow, run: SourceRow) -> None:
     """Sets a draft's task name, which includes the environment: examples are numbered in each.
 
     If nothing names the environment, the prompt is part of the name. Attempts at one example in one
@@ -80,7 +80,7 @@ def _name_task(draft: Draft, row: Row, run: Row) -> None:
     draft.group = None if step is None else f"{draft.task_key}@{step}"
 
 
-def _stated(run: Row, name: str) -> str | None:
+def _stated(run: SourceRow, name: str) -> str | None:
     value = run.get(name)
     return value if isinstance(value, str) and value else None
 
@@ -94,7 +94,7 @@ _STOPS: Final[dict[str, StopReason]] = {
 }
 
 
-def _stop(row: Row, error: RolloutFailure | None) -> StopReason | None:
+def _stop(row: SourceRow, error: RolloutFailure | None) -> StopReason | None:
     condition, truncated = row.text("stop_condition", "stop_reason"), row.flag("is_truncated")
     if error is not None:
         return "error"
@@ -112,7 +112,7 @@ VERIFIERS: Final = Format(
     having("example_id", "prompt", "completion"),
     _read_verifiers,
     identity=identity_by("trajectory_id", "rollout_id"),
-    attached=Attached("results.jsonl", "metadata.json", _RUN),
+    attached=AttachedFile("results.jsonl", "metadata.json", _RUN),
 )
 
 # --- TRL ------------------------------------------------------------------------------------------
@@ -131,8 +131,8 @@ _TRL: Final = Keys(
 _TRL_OWN: Final = ("step", "prompt", "completion", "advantage")
 
 
-def _read_trl(row: Row, count: Count) -> Draft:
-    draft = _TRL.draft(Row(_without_nulls(row.values), used=row.used), count)
+def _read_trl(row: SourceRow, count: LeaveOut) -> AttemptDraft:
+    draft = _TRL.draft(SourceRow(_without_nulls(row.values), used=row.used), count)
     draft.rewards = _trl_rewards(row, count)
     return draft
 
@@ -144,7 +144,7 @@ def _without_nulls(value: JSON) -> JSON:
     return [_without_nulls(v) for v in value] if isinstance(value, list) else value
 
 
-def _trl_rewards(row: Row, count: Count) -> dict[str, float] | None:
+def _trl_rewards(row: SourceRow, count: LeaveOut) -> dict[str, float] | None:
     rewards: dict[str, float] = {}
     for name, value in row.values.items():
         if name in _TRL_OWN:
@@ -182,7 +182,7 @@ _VERL: Final = Keys(
 )
 
 
-def _read_verl(row: Row, count: Count) -> Draft:
+def _read_verl(row: SourceRow, count: LeaveOut) -> AttemptDraft:
     draft = _VERL.draft(row, count)
     score, truth = row.number("score"), row.get("gts")
     draft.verifier_inputs = {} if truth is None else {"answer": truth}

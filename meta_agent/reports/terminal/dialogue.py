@@ -22,7 +22,7 @@ from meta_agent.reports.terminal.paint import painted
 from meta_agent.reports.terminal.text import rows_table
 
 if TYPE_CHECKING:
-    from meta_agent.llm_clients.asking.transcripts import Exchange, Failure, Transcripts
+    from meta_agent.llm_clients.asking.transcripts import Exchange, FailedRequest, Transcripts
     from meta_agent.reports.state import RunState
 
 
@@ -31,7 +31,7 @@ class Conversation(NamedTuple):
 
     name: str
     exchanges: Sequence[Exchange]
-    failures: Sequence[Failure] = ()
+    failures: Sequence[FailedRequest] = ()
 
     @property
     def role(self) -> str:

@@ -11,7 +11,7 @@ from rich.console import RenderableType
 
 from meta_agent.core.gate import NEAR
 from meta_agent.core.loop.plan import MIN_PAIRS
-from meta_agent.llm_clients.asking.estimate import Estimate, Range
+from meta_agent.llm_clients.asking.estimate import CostForecast, Range
 from meta_agent.policies.training.memory import Memory, by_part, gib
 from meta_agent.reports._format import dollars
 from meta_agent.reports.run_sections import settings_table
@@ -25,7 +25,7 @@ _COLUMNS = ("role", "model", "calls", "tokens in", "tokens out", "US$", "based o
 def forecast(
     config: Mapping[str, Any],
     plan: Mapping[str, Any],
-    estimate: Estimate,
+    estimate: CostForecast,
     memory: Memory | None,
     workers: int,
     work: tuple[int, int] | None,
@@ -64,14 +64,14 @@ def forecast(
     )
 
 
-def _by_role(estimate: Estimate) -> Iterator[tuple[str, ...]]:
+def _by_role(estimate: CostForecast) -> Iterator[tuple[str, ...]]:
     for role, calls in estimate.roles.items():
         sizes = (span(size) for size in (calls.calls, calls.input_tokens, calls.output_tokens))
         basis = f"{calls.measured} measured" if calls.measured else "assumed"
         yield role, calls.model, *sizes, money(calls.usd), basis
 
 
-def _calls(estimate: Estimate, cap_usd: Any) -> Iterator[tuple[str, str]]:
+def _calls(estimate: CostForecast, cap_usd: Any) -> Iterator[tuple[str, str]]:
     if not estimate.roles:
         yield "model calls", "none: no model behind a server is asked"
         return
@@ -94,7 +94,7 @@ def _calls(estimate: Estimate, cap_usd: Any) -> Iterator[tuple[str, str]]:
         yield "prices from", ", ".join(names)
 
 
-def _time(estimate: Estimate, config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _time(estimate: CostForecast, config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yields the minutes of a run whose policy is behind a server."""
     policy = estimate.roles.get("policy")
     if policy is None:
@@ -109,7 +109,7 @@ def _time(estimate: Estimate, config: Mapping[str, Any]) -> Iterator[tuple[str, 
     yield "time", f"{words}, {at_once} at a time, assuming {seconds} seconds a call"
 
 
-def _effect(estimate: Estimate) -> Iterator[tuple[str, str]]:
+def _effect(estimate: CostForecast) -> Iterator[tuple[str, str]]:
     yield "candidates", _candidates(estimate)
     effect = estimate.smallest_effect
     proven = f"{100 * (effect or 0):.1f} points of clean success can be proven"
@@ -139,7 +139,7 @@ def _trainings(
         )
 
 
-def _candidates(estimate: Estimate) -> str:
+def _candidates(estimate: CostForecast) -> str:
     planned = f"{estimate.planned_candidates} planned"
     if estimate.bought_candidates is not None:
         return f"{planned}; the caps pay for {span(estimate.bought_candidates)}"

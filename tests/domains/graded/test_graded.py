@@ -12,7 +12,7 @@ from _grader_files import EXACT, ROWS, opened, write
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import SPLITS, PlannedRollout
-from meta_agent.core.rollouts._attempt import Attempt, Stamp, Terms
+from meta_agent.core.rollouts._attempt import Attempt, AttemptTerms, Stamp
 from meta_agent.domains import DomainOptions, open_domain
 from meta_agent.domains.check import check_tasks
 from meta_agent.domains.graded import GraderError, _workers
@@ -102,7 +102,7 @@ def test_an_error_of_the_grader_is_a_failure_of_the_verifier_and_no_zero(tmp_pat
     grader = "def grade(task, answer):\n    return bool(1 / 0) if answer else False\n"
     with opened(write(tmp_path, grader)) as domain:
         task = domain.tasks("search")[0]
-        terms = Terms(domain, Stamp("r", "v", "c"), "p", domain.ceilings, 1.0, 1.0)
+        terms = AttemptTerms(domain, Stamp("r", "v", "c"), "p", domain.ceilings, 1.0, 1.0)
         attempt = Attempt(terms, PlannedRollout(task, 0, 0, "g"), 0, "k")
         assert attempt.open()
         attempt.use_tool({"tool": "submit", "args": {"answer": "x"}})

@@ -31,7 +31,7 @@ _DISTINCT_VALUES = 10_000  # of one component; beyond it nothing is constant any
 
 
 @dataclass(slots=True)
-class _Group:
+class _RewardGroup:
     rewards: Mean = field(default_factory=Mean)
     task: str = ""
     solved: int = 0
@@ -80,14 +80,14 @@ class _Component:
 class SignalLayer:
     """Accumulates the rewards of rollouts, by group and by reward component."""
 
-    groups: dict[str, _Group] = field(default_factory=lambda: defaultdict(_Group))
+    groups: dict[str, _RewardGroup] = field(default_factory=lambda: defaultdict(_RewardGroup))
     components: dict[str, _Component] = field(default_factory=lambda: defaultdict(_Component))
     success: Correlation = field(default_factory=Correlation)
     clean: Correlation = field(default_factory=Correlation)
     turns: Correlation = field(default_factory=Correlation)
     turns_within: Within = field(default_factory=Within)
     follows: Follows = field(default_factory=Follows)
-    everyone: _Group = field(default_factory=_Group)
+    everyone: _RewardGroup = field(default_factory=_RewardGroup)
     total: Mean = field(default_factory=Mean)
     flagged: Mean = field(default_factory=Mean)
     unflagged: Mean = field(default_factory=Mean)
@@ -184,7 +184,7 @@ def _ending(rollout: Rollout) -> tuple[bool, bool, str]:
     return bool(rollout.outcome), bool(rollout.flags), rollout.stop_reason
 
 
-def _pairs(groups: Sequence[_Group], everyone: _Group) -> dict[str, float]:
+def _pairs(groups: Sequence[_RewardGroup], everyone: _RewardGroup) -> dict[str, float]:
     """Returns how pairs of a clean and an unclean attempt are paid, in groups if any has both."""
     mixed = [group for group in groups if group.clean and group.unclean]
     pairs = [group.pairs() for group in mixed or [everyone]]
