@@ -30,10 +30,20 @@ _KEY_VALUE: Final = re.compile(r"(?![/~.])(?!.*:/)(?=.*\d)(?=.*[A-Za-z])\S{16,}"
 _KEY_SHAPE: Final = re.compile(
     r"(?i)\b(?:sk|pk|key|gsk|xai|hf|AIza|org|proj)[-_][A-Za-z0-9_*.-]{8,}|bearer\s+[^\s\"',}]+"
 )
+KEY: Final = re.compile(
+    r"\b(?:sk-[A-Za-z0-9_-]{20,}|AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{30,}|hf_[A-Za-z0-9]{30,})"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+)
+"""What is a key by its form, in any text."""
 _HEADER: Final = re.compile(r"(?i)\b((?:authorization|(?:x-)?api-key)\W{1,4})[^\s\"',}]+")
 _URL_SAFE: Final = str.maketrans("+/", "-_")
 
 T = TypeVar("T")
+
+
+def without_keys(text: str) -> str:
+    """Returns the text with `[secret]` in place of what is a key by its form."""
+    return KEY.sub(MARK, text)
 
 
 class Scrubber:
@@ -74,7 +84,7 @@ class Scrubber:
 
         It has `[secret]` in place of secrets, of likely keys, and of keys in quoted HTTP headers.
         """
-        text = _KEY_SHAPE.sub(MARK, self.text(text[:_READ_CHARS]))
+        text = _KEY_SHAPE.sub(MARK, without_keys(self.text(text[:_READ_CHARS])))
         text = " ".join(_HEADER.sub(rf"\g<1>{MARK}", text).split())
         return text if len(text) <= _ERROR_CHARS else text[:_ERROR_CHARS] + " ..."
 

@@ -7,6 +7,6 @@ it never decides what is merged.
 from meta_agent.skills._distil import distil
 from meta_agent.skills._export import export
 from meta_agent.skills._library import SkillLibrary, load_skill
-from meta_agent.skills._validate import redact, validate
+from meta_agent.skills._validate import validate
 
-__all__ = ["SkillLibrary", "distil", "export", "load_skill", "redact", "validate"]
+__all__ = ["SkillLibrary", "distil", "export", "load_skill", "validate"]

@@ -17,8 +17,9 @@ from typing import Final
 
 from meta_agent.core.protocols import JSON, Candidate, Effect, Hypothesis, Verdict, VerdictKind
 from meta_agent.core.skills import SkillDraft, SkillKind
+from meta_agent.llm_clients.scrubber import without_keys
 from meta_agent.readers.evidence import metric_of
-from meta_agent.skills._validate import MAX_DESCRIPTION, redact
+from meta_agent.skills._validate import MAX_DESCRIPTION
 from meta_agent.skills.looking import Watch
 
 PATCH: Final = "edit.patch"
@@ -58,15 +59,15 @@ def distil(
     return SkillDraft(
         title=_title(candidate, kind, domain),
         description=_description(candidate, verdict, kind, domain, metric),
-        body=redact(_body(candidate, verdict, kind, domain, metric)),
+        body=without_keys(_body(candidate, verdict, kind, domain, metric)),
         metadata={
             **_metadata(candidate, verdict, kind, domain, trusted_text),
             "watches": "; ".join(watch.text for watch in signs),
         },
         files={
-            PATCH: redact(diff),
+            PATCH: without_keys(diff),
             CHECK: files("meta_agent.skills").joinpath("check.py").read_text("utf-8"),
-            MEASURED: redact(_measured(candidate, verdict, evidence)),
+            MEASURED: without_keys(_measured(candidate, verdict, evidence)),
         },
     )
 
@@ -100,7 +101,7 @@ def _description(
         f"{tried(hypothesis.statement)}. Measured: {verdict.kind}{_delta_words(verdict.effect)}. "
         f"Use when diagnosing {domain} and you see: {symptom}"
     )
-    plain = redact(" ".join(text.split())).replace("<", "under ").replace(">", "over ")
+    plain = without_keys(" ".join(text.split())).replace("<", "under ").replace(">", "over ")
     return plain[:MAX_DESCRIPTION].strip()
 
 

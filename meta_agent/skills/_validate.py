@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from meta_agent.llm_clients.scrubber import KEY
 from meta_agent.skills._format import UnreadableError, parse, read_bytes
 
 FIELDS: Final = frozenset(
@@ -21,10 +22,6 @@ _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _LINK = re.compile(r"\]\(([^)\s#]+)[^)]*\)")
 _FLOW = re.compile(r"^\s*[\w.-]+:\s*[\[{]", re.MULTILINE)
 _MARKUP = re.compile(r"^\s*[\w.-]+:\s*[&*!]", re.MULTILINE)
-_SECRET = re.compile(
-    r"\b(sk-[A-Za-z0-9_-]{20,}|AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{30,}|hf_[A-Za-z0-9]{30,})"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
-)
 MAX_NAME, MAX_DESCRIPTION, MAX_COMPATIBILITY, MAX_BODY_LINES = 64, 1024, 500, 500
 
 
@@ -46,11 +43,6 @@ def validate(folder: Path) -> list[str]:
 def valid_name(name: str) -> bool:
     """Returns True for at most 64 lowercase letters and digits, joined by single hyphens."""
     return len(name) <= MAX_NAME and _NAME.fullmatch(name) is not None
-
-
-def redact(text: str) -> str:
-    """Returns the text with everything that looks like a key replaced by `[redacted]`."""
-    return _SECRET.sub("[redacted]", text)
 
 
 def _field_problems(fields: Mapping[str, Any], folder: str) -> Iterator[str]:
@@ -126,5 +118,5 @@ def _is_plain(path: Path) -> bool:
 
 def _secret_problems(folder: Path) -> list[str]:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    holders = (path for path in files if _SECRET.search(path.read_text("utf-8", errors="replace")))
+    holders = (path for path in files if KEY.search(path.read_text("utf-8", errors="replace")))
     return [f"{path.relative_to(folder)} holds what looks like a key" for path in holders]

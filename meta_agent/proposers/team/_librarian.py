@@ -13,6 +13,7 @@ from dataclasses import replace
 from meta_agent.core.errors import CandidateError, ProviderError
 from meta_agent.core.protocols import Candidate, Verdict
 from meta_agent.core.skills import SkillDraft
+from meta_agent.llm_clients.scrubber import without_keys
 from meta_agent.proposers.team._dialogue import Line
 from meta_agent.proposers.team._fence import Fence, clip, visible
 from meta_agent.proposers.team._limits import DIFF_CHARS
@@ -26,7 +27,6 @@ from meta_agent.proposers.team._tools import (
     text_of,
     tool,
 )
-from meta_agent.skills import redact
 
 _DESCRIPTION, _BODY, _BODY_LINES = 800, 6000, 120
 _LINK = re.compile(r"\]\(|<[a-z/!]|https?://", re.IGNORECASE)
@@ -54,7 +54,7 @@ def lesson(
             raise
         return draft
     body = f"{_heading(draft.body)}\n\n{words['lesson']}\n\n{_measured(draft.body)}"
-    return replace(draft, description=words["description"], body=redact(body))
+    return replace(draft, description=words["description"], body=without_keys(body))
 
 
 def _values(
@@ -92,7 +92,7 @@ def _write() -> Tool:
         description = visible(line_of(arguments, "description", _DESCRIPTION))
         if "<" in description or ">" in description:
             raise ToolError("'description' must not hold < or >; leave them out")
-        raise Done({"description": redact(description), "lesson": _lesson(arguments)})
+        raise Done({"description": without_keys(description), "lesson": _lesson(arguments)})
 
     return tool(
         "write_skill",
