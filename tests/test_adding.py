@@ -33,7 +33,8 @@ from meta_agent.llm_clients.providers import _endpoints
 from meta_agent.policies.training._recipe import _ALGORITHM, _OURS
 from meta_agent.readers.formats import FORMATS, read_rollouts
 from meta_agent.readers.formats._draft import AttemptDraft
-from meta_agent.readers.formats._format import Count, Format
+from meta_agent.readers.formats._format import Format
+from meta_agent.readers.formats._messages import LeaveOut
 from meta_agent.readers.formats._row import SourceRow, has
 from meta_agent.strategies.strategies import STRATEGIES
 
@@ -102,7 +103,7 @@ def test_a_model_provider(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_rollouts_format(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def read(row: SourceRow, count: Count) -> AttemptDraft:
+    def read(row: SourceRow, count: LeaveOut) -> AttemptDraft:
         said = [{"role": "assistant", "content": row.text("said")}]
         return AttemptDraft(prompt=[], messages=said, outcome=row.flag("won"))
 

@@ -1,4 +1,4 @@
-"""The health report as plain text: `meta-agent report` prints it, and a log can keep it.
+"""The health report as plain text, for a proposer to read.
 
 Not covered: colour and HTML (`reports`).
 """
