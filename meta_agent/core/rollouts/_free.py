@@ -83,9 +83,9 @@ class FreeRun:
         """Checks that each rollout is opened once, and then has one call under way at a time."""
         index, opens = call["cid"], call.get("kind") == "open"
         with self._lock:
-            known = 0 <= index < len(self._attempts) and index not in self._busy
+            is_free = 0 <= index < len(self._attempts) and index not in self._busy
             first_or_later = opens != (index in self._opened)
-            if known and first_or_later and not self._attempts[index].over:
+            if is_free and first_or_later and not self._attempts[index].over:
                 self._opened.add(index)
                 self._busy.add(index)
                 return

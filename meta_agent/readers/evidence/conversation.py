@@ -157,7 +157,7 @@ class ConversationLayer:
         self.counts["reply_silent"] += not call.events
         self._add_words(rollout, call)
         written = _written(call.reply)
-        functions = [made.get("function") or {} for made in call.reply.get("tool_calls") or ()]
+        functions = [item.get("function") or {} for item in call.reply.get("tool_calls") or ()]
         called = [str(function.get("name")) for function in functions]
         self.counts["calls"] += len(call.events)
         extra = [e for e in call.events if e.tool not in called] if called else call.events[1:]
