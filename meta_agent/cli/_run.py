@@ -186,5 +186,6 @@ def _show_forecast(
             predicted.work,
             predicted.step_attempts,
             minutes,
+            predicted.plan.split,
         ),
     )

@@ -31,16 +31,17 @@ def forecast(
     work: tuple[int, int] | None,
     step_attempts: tuple[int, int] | None = None,
     minutes: tuple[float, float] | None = None,
+    splits: str = "",
 ) -> RenderableType:
     """Returns everything that `evolve --dry-run` prints: chosen settings, tasks, calls and costs.
 
     `memory` is what one training takes (None: nothing is trained). `workers` is the number of
     parallel trainings, `work` the most attempts and tokens. `step_attempts` are the fewest and the
-    most attempts of a training step, `minutes` the fewest and the most of the run.
+    most attempts of a training step, `minutes` the fewest and the most of the run. `splits` says
+    how the tasks are used, in the words that a run begins with.
     """
     by_role = Table(_COLUMNS, list(_by_role(estimate)), numbers=range(2, 6), whole=(0,))
-    tasks = ", ".join(f"{plan[split]:,} {split}" for split in ("search", "confirm", "vault"))
-    facts = [("tasks that are used", tasks)]
+    facts = [("tasks", splits if "vault" in splits else f"{splits}, {plan['vault']} in the vault")]
     facts += [*_calls(estimate, config.get("max_usd")), *_time(estimate, config)]
     facts += [*_effect(estimate), *_trainings(plan, step_attempts)]
     if memory is not None:
