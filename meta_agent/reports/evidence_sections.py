@@ -46,7 +46,8 @@ def evidence_section(every: Sequence[EvidenceView], *, every_metric: bool = Fals
 def compared(every: Sequence[EvidenceView]) -> list[Block]:
     """Returns a metric table with a column for each version, all alerts, and how to see the rest.
 
-    Rows are headline metrics, metrics with an alert, and the harness's own diagnostics.
+    Rows are headline metrics, metrics with an alert, and the harness's own diagnostics. Those that
+    are 0 in every version are left out, but for the score.
     """
     metrics_of = [
         {
@@ -59,7 +60,9 @@ def compared(every: Sequence[EvidenceView]) -> list[Block]:
     alerts = [(evidence, alert) for evidence in every for alert in evidence.alerts]
     alerted = {str(alert.get("metric")) for _, alert in alerts}
     names = list(dict.fromkeys(name for metrics in metrics_of for name in metrics))
+    moved = {n for n in names if any(metrics.get(n) for metrics in metrics_of)}
     first = [n for n in names if n in _HEADLINE_METRICS or n.startswith(_DIAGNOSTICS)]
+    first = [n for n in first if n in moved or n.startswith("score.")]
     chosen = first + [n for n in names if n not in first and alerted & {n, n.partition(".")[2]}]
     headings = ("metric", *(f"{evidence.version} (g{evidence.generation})" for evidence in every))
     rows = [(n, *(value_text(metrics.get(n)) for metrics in metrics_of)) for n in chosen]

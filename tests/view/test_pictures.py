@@ -16,8 +16,8 @@ from meta_agent.reports.pages.html import render_html
 from meta_agent.reports.sections import PALETTE_SIZE
 from meta_agent.studies.demo import unpacked
 
-from .sample import HOSTILE
-from .screen import missing
+from ._sample import HOSTILE
+from ._screen import missing
 
 
 @pytest.fixture(scope="module")
