@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from meta_agent.core.gate.validity._reward import mann_whitney_share, share_error
+from meta_agent.core.gate.numbers.ranks import auc_of
 from meta_agent.core.loop.verbs.cells import WORTHWHILE
 
 Z: Final = 1.96
@@ -74,7 +74,7 @@ def report(found: list[Edit]) -> Iterator[str]:
     if not helped or not others:
         yield f"{len(helped)} edits helped and {len(others)} did not: too few for an AUC"
         return
-    share, error = mann_whitney_share(helped, others), share_error(helped, others)
+    share, error = auc_of(helped, others)
     low, high = max(0.0, share - Z * error), min(1.0, share + Z * error)
     yield f"{len(helped)} of {len(found)} edits brought more than {100 * WORTHWHILE:.0f} points."
     yield f"AUC of the alignment: {share:.2f} [{low:.2f}, {high:.2f}]"

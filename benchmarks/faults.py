@@ -39,9 +39,9 @@ from faults_math import MATH_FAULTS, MATH_HONEST, MATH_INVALID
 from faults_oracle import repaired
 from faults_tables import arms_table, cost_line, detection, false_alarms, repair_table
 
-from meta_agent.core.gate import MIN_TRAINING_SEEDS, Arm, Finding, Regrade, judge_live, seen_of
-from meta_agent.core.gate.numbers.statistics import ErrorBudget
+from meta_agent.core.gate import MIN_TRAINING_SEEDS, Arm, Context, Finding, Terms, judge_live
 from meta_agent.core.lab.inspector import findings_about
+from meta_agent.core.lab.regrading import Grade, records_of
 from meta_agent.core.protocols import VerdictKind
 from meta_agent.core.rollouts import RolloutStore
 from meta_agent.domains import load_domain
@@ -49,7 +49,7 @@ from meta_agent.domains.nano.planted._fault import Fault
 from meta_agent.domains.nano.sources import sources
 from meta_agent.policies.training import PolicyChild
 
-BUDGET = ErrorBudget(0.05, candidates=10, looks=1)
+ALPHA = 0.05 / 10  # ten candidates share the error
 Z_ONE_SIDED = 1.6448536269514722
 CONTROL_SEED, PLANTED_SEED, SEEDS = 10_000, 50_000, 100_000
 BASELINES = 25
@@ -113,15 +113,15 @@ def judged(
     trained = {r.task_hash for r in after.rollouts} if overlap else set()
     found = findings_about(
         arms,
-        (seen_of(before.rollouts), seen_of(after.rollouts)),
-        regrade=_regrade(suite),
-        train_hashes=trained,
+        (records_of(before.rollouts), records_of(after.rollouts)),
+        Context(trained),
+        grade=_grade(suite),
     )
     return _row(name, arms, (*after.findings, *found))
 
 
 @cache
-def _regrade(suite: str) -> Regrade:
+def _grade(suite: str) -> Grade:
     return load_domain(suite).regrade
 
 
@@ -162,9 +162,7 @@ def _hardest(found: Iterable[Finding]) -> dict[str, str]:
 
 
 def _verdict(arms: tuple[Arm, Arm], findings: Sequence[Finding], min_seeds: int) -> str:
-    return judge_live(
-        *arms, min_seeds=min_seeds, budget=BUDGET, look=0, final_look=True, findings=findings
-    ).kind.value
+    return judge_live(*arms, Terms(ALPHA, min_seeds=min_seeds), findings).kind.value
 
 
 def _without_flags(arm: Arm) -> Arm:
@@ -226,11 +224,11 @@ def stored(workspace: Path) -> Iterable[Row]:
     commits = {rows[0].harness_commit for rows in made}
     if len(commits) > 1:
         raise SystemExit(f"{workspace} holds {len(commits)} harnesses, so these are no A/A pairs")
-    seen = [seen_of(rows) for rows in made]
+    records = [records_of(rows) for rows in made]
     arms = [Made(rows, len(rows), "same").arm(name) for name, rows in zip(names, made, strict=True)]
     for first, second in itertools.combinations(range(len(made)), 2):
         pair = arms[first], arms[second]
-        found = findings_about(pair, (seen[first], seen[second]), regrade=_regrade("swe"))
+        found = findings_about(pair, (records[first], records[second]), grade=_grade("swe"))
         yield _row("stored A/A pair", pair, found, MIN_TRAINING_SEEDS)
 
 

@@ -2,7 +2,7 @@
 
 A planted case is a competent harness with one or more faults, with an exploit where the fault is a
 bonus that training would find; or a fault of the measurement, made from an ordinary arm's rollouts.
-`by` are the detectors of `gate/validity/detectors.py` any of which would be right to speak. A case
+`by` are the checks of `gate/validity/checks.py` any of which would be right to speak. A case
 that only slows training has none: nothing about its score is invalid.
 """
 
@@ -141,11 +141,9 @@ def memorised(made: Made, draw: random.Random) -> Made:
     return each_rollout(made, change)
 
 
-PAID = ("shaped against true reward", "length gaming")
+PAID = ("shaped against true reward",)
 LEAK = ("answer leakage",)
 LOST = ("infrastructure failures",)
-UNHEARD = ("broken format",)
-BROKEN = (*UNHEARD, "truncation")
 
 INVALID: Final[tuple[Planted, ...]] = (
     Planted("leak_offered", ("leak_offered",), LEAK),
@@ -155,16 +153,11 @@ INVALID: Final[tuple[Planted, ...]] = (
     Planted("test_bonus, exploited", ("test_bonus",), PAID, TESTS),
     Planted("edit_bonus, exploited", ("edit_bonus",), PAID, EDITS),
     Planted("length_bonus, exploited", ("length_bonus",), PAID, LOOKS),
-    Planted("cut_is_solved, exploited", ("cut_is_solved",), (*PAID, *UNHEARD), NEVER),
-    # Nearly every attempt is handed in, so in effect it is an offset.
-    Planted("wrong_component", ("wrong_component",), (*PAID, "constant offset")),
+    Planted("cut_is_solved, exploited", ("cut_is_solved",), PAID, NEVER),
+    Planted("wrong_component", ("wrong_component",), PAID),
     Planted("upside_down", ("upside_down",), PAID),
-    Planted("constant_offset", ("constant_offset",), ("constant offset",)),
     Planted("nan_reward", ("nan_reward",), ("rewards that are no numbers",)),
     Planted("coin_reward", ("coin_reward",), ("unrepeatable reward",)),
-    Planted("cut_replies", ("cut_replies",), BROKEN),
-    Planted("never_submits", ("never_submits",), UNHEARD),
-    Planted("letters_only", ("letters_only",), UNHEARD),
     Planted("losing_arm", by=LOST, spoil=losing_arm),
     Planted("dropped_rows", by=("denominator drift",), spoil=dropped_rows),
     Planted("doubled_rows", by=("denominator drift",), spoil=doubled_rows),

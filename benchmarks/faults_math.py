@@ -1,7 +1,7 @@
 """What is planted in the fault benchmark on nano-math, and what is left clean.
 
-Only what the untrained warm start can show: a leak, bonuses with a script that collects them,
-replies that are cut, and faults of the measurement. Faults that slow training or teach less make no
+Only what the untrained warm start can show: a leak, bonuses with a script that collects them, and
+faults of the measurement. Faults that slow training or teach less make no
 score invalid.
 """
 
@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from faults_cases import (
-    BROKEN,
     LEAK,
     LOST,
     Planted,
@@ -53,14 +52,12 @@ def memorised_sums(made: Made, draw: random.Random) -> Made:
     return each_rollout(made, change)
 
 
-# An attempt is one reply, and rows know turns: what is gamed here is not their number.
 SHAPED = ("shaped against true reward",)
 
 MATH_INVALID: Final[tuple[Planted, ...]] = (
     Planted("key_offered", ("key_offered",), LEAK),
     Planted("length_penalty, exploited", ("length_penalty",), SHAPED, GUESSES),
     Planted("steps_bonus, exploited", ("steps_bonus",), SHAPED, EQUATIONS),
-    Planted("short_replies", ("short_replies",), BROKEN),
     Planted("losing_arm", by=LOST, spoil=losing_arm),
     Planted("dropped_rows", by=("denominator drift",), spoil=dropped_rows),
     Planted("doubled_rows", by=("denominator drift",), spoil=doubled_rows),

@@ -9,8 +9,7 @@ from typing import Any, Final, Protocol
 
 from faults_cases import Planted
 
-from meta_agent.core.gate import wilson
-from meta_agent.core.gate.validity.detectors import DETECTORS
+from meta_agent.core.gate import CHECKS, wilson
 
 
 class Judged(Protocol):
@@ -65,7 +64,7 @@ def detection(cases: Sequence[Planted], rows: Sequence[Any]) -> None:
 
 def spoke(case: Planted, row: Judged) -> bool:
     """Whether a detector that would be right found something."""
-    right = [each for each in DETECTORS if each.name in case.by]
+    right = [each for each in CHECKS if each.name in case.by]
     return any(each.makes(code) for each in right for code in row.found)
 
 
@@ -80,7 +79,7 @@ def _line(case: Planted, rows: Sequence[Any]) -> None:
 
 def _per_detector(rows: Sequence[Any], by_case: Mapping[str, Planted]) -> None:
     print("\n  recall per detector, on the cases that are its to find (some share a case):")
-    for each in DETECTORS:
+    for each in CHECKS:
         mine = [row for row in rows if each.name in by_case[row.name].by]
         if mine:
             told = _counted(mine, lambda row: any(map(each.makes, row.found)))  # noqa: B023

@@ -10,16 +10,15 @@ has a true mean effect of exactly 0; the rows below them say what the same rule 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meta_agent.core.gate import Course, ErrorBudget, judge_diagnostics, wilson
+from meta_agent.core.gate import MIN_TRAINING_SEEDS, Course, Terms, judge_diagnostics, wilson
 from meta_agent.core.gate.diagnostics import Attempt
-from meta_agent.core.gate.judge import MIN_TRAINING_SEEDS, _case, _Inputs, kind_of_pairs
-from meta_agent.core.gate.numbers.sequential import T_ALONE, WITH_SIGNS, Wealth
+from meta_agent.core.gate.judge import _Case, kind_of_pairs
 from meta_agent.core.gate.numbers.statistics import Pairs, merge_equal_tasks
 from meta_agent.core.loop.plan import ALPHA
 from meta_agent.core.loop.spending import share_of
@@ -27,7 +26,7 @@ from meta_agent.core.protocols import VerdictKind
 
 Matrix = NDArray[np.float64]
 Draw = np.random.Generator
-TRAINED = Course("pairs_and_signs", 8, 0.05)
+TRAINED = Course(8, 0.05)
 LEVEL, SPREAD, TASKS = 0.5, 0.025, 128
 """Of the baseline; between the differences of training seeds; of the confirm split."""
 
@@ -49,16 +48,15 @@ class Claim(NamedTuple):
 
 def promoted(claim: Claim) -> bool:
     for at, pairs in enumerate(claim.looks):
-        kind, goes_on = kind_of_pairs(
-            pairs,
+        terms = Terms(
+            claim.alpha,
             min_seeds=MIN_TRAINING_SEEDS if claim.course else 1,
-            budget=ErrorBudget(claim.alpha),
-            look=0,
-            final_look=at == len(claim.looks) - 1,
+            final=at == len(claim.looks) - 1,
             course=claim.course,
             clusters=claim.clusters,
             ties="" if claim.course else "bench",
         )
+        kind, goes_on = kind_of_pairs(pairs, terms)
         if not goes_on:
             break
     return kind is VerdictKind.PROMOTE
@@ -312,56 +310,6 @@ CASES: dict[str, Judged] = {
 }
 
 
-BETS: dict[str, Wealth] = {
-    "1,2,4,8 (before)": T_ALONE,
-    "1,2,4": Wealth((1.0, 1.0, 1.0, 0.0)),
-    "2,4": Wealth((0.0, 1.0, 1.0, 0.0)),
-    "1": Wealth((1.0, 0.0, 0.0, 0.0)),
-    "2221": Wealth((2.0, 2.0, 2.0, 1.0)),
-    "1111 s.1": Wealth((1.0, 1.0, 1.0, 1.0), 0.1),
-    "2221 s.1 (now)": WITH_SIGNS,
-    "1111 s.25": Wealth((1.0, 1.0, 1.0, 1.0), 0.25),
-    "1111 s.5": Wealth((1.0, 1.0, 1.0, 1.0), 0.5),
-}
-"""Weights of 1, 2, 4 and 8 deviations, and the share of the bet on signs."""
-
-
-@dataclass(frozen=True)
-class TriedCourse(Course):
-    """A course with bets that no rule has."""
-
-    bets: Wealth = WITH_SIGNS
-
-    @property
-    def wealth(self) -> Wealth:
-        return self.bets
-
-
-TRAINED_CASES: dict[str, Callable[[Draw], Claim]] = {
-    "null: seeds as normal": trained(0.0),
-    "null: one seed in ten loses 45, the others +5": trained(0.05, rate=0.1),
-    "null: one seed in ten loses 30, the others +3.3": trained(0.3 / 9, rate=0.1, loss=0.3),
-    "null: one seed in twenty loses 45, the others +2.4": trained(0.45 / 19, rate=0.05),
-    "a gain of 10 points": trained(0.10),
-    "a gain of 15 points": trained(0.15),
-    "a gain of 25 points": trained(0.25),
-    **UNEVEN,
-}
-
-
-def bets(runs: int, seed: int) -> None:
-    """Promotions of trained candidates by other bets, on the same draws."""
-    print(f"\n5. Share of {runs} claims that are promoted, by the bets on pairs of trainings\n")
-    print(f"  {'':<58}" + "".join(f"{name:>18}" for name in BETS))
-    for name, make in TRAINED_CASES.items():
-        claims = [make(np.random.default_rng([seed, at])) for at in range(runs)]
-        shares = []
-        for wealth in BETS.values():
-            course = TriedCourse("pairs_and_signs", 8, 0.05, bets=wealth)
-            shares.append(np.mean([promoted(claim._replace(course=course)) for claim in claims]))
-        print(f"  {name:<58}" + "".join(f"{share:>18.1%}" for share in shares), flush=True)
-
-
 def estimates(runs: int, seed: int) -> None:
     """What promotions say of a gain that is there: the raw estimate, and what is likelier."""
     print("\n4. Estimates of promotions, in points\n")
@@ -377,7 +325,7 @@ def estimates(runs: int, seed: int) -> None:
                 (pairs for pairs in claim.looks if promoted(claim._replace(looks=(pairs,)))), None
             )
             if last is not None:
-                case = _case(_Inputs(1, ErrorBudget(ALPHA), 0, True, 0.0, 0.02, claim.course), last)
+                case = _Case(last, Terms(ALPHA, course=claim.course))
                 found.append((case.effect.delta, case.shrunk or np.nan))
         raw, likelier = 100 * np.mean(found, axis=0) if found else (np.nan, np.nan)
         about = f"{tasks} tasks, two samples" if tasks else "trained"

@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from meta_agent.core.gate import Arm, arm_of, judge_live, row_of, seen_of, wilson
-from meta_agent.core.gate.numbers.statistics import ErrorBudget
+from meta_agent.core.gate import Arm, Terms, arm_of, judge_live, row_of, wilson
 from meta_agent.core.lab.inspector import findings_about
+from meta_agent.core.lab.regrading import records_of
 from meta_agent.core.protocols import Outcome, Rollout, ToolEvent, VerdictKind
 
 Draw = np.random.Generator
@@ -349,11 +349,8 @@ def judged(sides: Sides) -> VerdictKind:
         told = next((one for one in (*before, *after) if one.verifier_inputs == inputs), None)
         return Outcome(bool(told and told.outcome) and inputs.get("patch") != "+no answer at all")
 
-    found = findings_about(arms, (seen_of(before, views), seen_of(after, views)), regrade=regrade)
-    verdict = judge_live(
-        *arms, min_seeds=1, budget=ErrorBudget(), look=0, final_look=True, findings=found
-    )
-    return verdict.kind
+    records = records_of(before, views), records_of(after, views)
+    return judge_live(*arms, Terms(), findings_about(arms, records, grade=regrade)).kind
 
 
 def _rows(name: str, made: list[Rollout], reward: str) -> Arm:

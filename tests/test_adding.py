@@ -18,9 +18,8 @@ from meta_agent.composition.preflight import require_supported
 from meta_agent.core.chat import ChatReply, ChatRequest
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
-from meta_agent.core.gate import Arm, Finding, Severity, find_all
-from meta_agent.core.gate.validity import rows as validity
-from meta_agent.core.gate.validity.detectors import DETECTORS, ArmInput, Detector
+from meta_agent.core.gate import CHECKS, Check, Context, Finding, Severity, Side, find_all
+from meta_agent.core.gate.validity import checks
 from meta_agent.core.harness.recipe import _KNOBS, parse_recipe
 from meta_agent.core.lab.live import Trained
 from meta_agent.core.loop.records import HandedOver, Version
@@ -41,31 +40,27 @@ from meta_agent.strategies.strategies import STRATEGIES
 from .gate._rows import arm
 
 
-def test_a_detector(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lucky(of: ArmInput) -> list[Finding]:
-        return [Finding("luck.seven", "warn", "seven of them", side=of.side)]
+def test_a_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lucky(before: Side | None, after: Side, context: Context) -> list[Finding]:
+        return [Finding("luck.seven", "veto", "seven of them")]
 
-    row = Detector(name="luck", codes=("luck.",), looks_for="sevens", in_arm=lucky)
-    monkeypatch.setattr(validity, "DETECTORS", (*DETECTORS, row))
-    found: Sequence[Finding] = find_all(_arm("before"), _arm("after"))
-    assert [(one.code, one.side) for one in found] == [
-        ("luck.seven", "baseline"),
-        ("luck.seven", "candidate"),
-    ]
+    row = Check("luck", ("luck.",), "sevens", lucky)
+    monkeypatch.setattr(checks, "CHECKS", (*CHECKS, row))
+    found: Sequence[Finding] = find_all(_side("before"), _side("after"))
+    assert [(one.code, one.side) for one in found] == [("luck.seven", "candidate")]
 
 
 def test_findings_of_every_severity_come_gravest_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    def each(of: ArmInput) -> list[Finding]:
+    def each(before: Side | None, after: Side, context: Context) -> list[Finding]:
         return [Finding("luck.any", severity, "") for severity in reversed(get_args(Severity))]
 
-    row = Detector(name="luck", codes=("luck.",), looks_for="any", in_arm=each)
-    monkeypatch.setattr(validity, "DETECTORS", (row,))
-    told = [found.severity for found in find_all(_arm("before"), _arm("after"))]
+    monkeypatch.setattr(checks, "CHECKS", (Check("luck", ("luck.",), "any", each),))
+    told = [found.severity for found in find_all(_side("before"), _side("after"))]
     assert list(dict.fromkeys(told)) == list(get_args(Severity))
 
 
-def _arm(name: str) -> Arm:
-    return arm(name, tasks=4)
+def _side(name: str) -> Side:
+    return Side(arm(name, tasks=4))
 
 
 def test_a_strategy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,7 @@ def cautions(plan: Plan, domain: Domain) -> list[str]:
     if not plan.provable:
         lines.append(
             f"{plan.confirm} confirm tasks cannot prove any effect at alpha "
-            f"{plan.budget.at(0):.3g}: the best p-value they allow is "
+            f"{plan.alpha:.3g}: the best p-value they allow is "
             f"{0.5**plan.confirm:.2g}. Give more tasks the split confirm"
         )
     return lines

@@ -1,6 +1,6 @@
 """The search of `full` with a frozen policy: edits are screened, and the tip is examined once.
 
-`gate.race` decides which blocks of attempts to buy and what follows from them. This module makes
+`_race_rule` decides which blocks of attempts to buy and what follows from them. This module makes
 the attempts through the lab and the journal. A killed run therefore repeats at most the block in
 flight and decides the same. An accepted edit joins the branch `lead` if it keeps its place after
 fresh attempts and earns no veto that the version below it lacks. The proposer then reads that tip
@@ -26,7 +26,6 @@ from typing import Final, NamedTuple
 
 from meta_agent.core.errors import CandidateError
 from meta_agent.core.gate import Arm, Finding, effect, pair
-from meta_agent.core.gate.race import TERMS, Buy, Race, Terms
 from meta_agent.core.lab.live import ArmRef, Evaluated, Trained
 from meta_agent.core.lab.measured import Part
 from meta_agent.core.ledger import crash_point
@@ -54,6 +53,7 @@ from meta_agent.core.loop.verbs.learn import conclude
 from meta_agent.core.loop.verbs.propose import propose, revise
 from meta_agent.core.loop.verbs.test import keeps_contract, test
 from meta_agent.core.protocols import JSON, Candidate, VerdictKind
+from meta_agent.strategies._race_rule import TERMS, Buy, Race, RaceTerms
 
 SEARCH: Final = "search"
 Shows = Callable[[Reading], Reading]
@@ -115,7 +115,7 @@ class Course:
         *,
         attempts: int,
         edits: int,
-        terms: Terms = TERMS,
+        terms: RaceTerms = TERMS,
         weights: Trained | None = None,
         name: str = "",
         main: str = "",

@@ -27,7 +27,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
-from meta_agent.core.gate.race import TERMS
 from meta_agent.core.lab.live import Evaluated
 from meta_agent.core.loop.budget import attempts_left
 from meta_agent.core.loop.records import (
@@ -51,6 +50,7 @@ from meta_agent.core.loop.verbs.propose import propose, revise
 from meta_agent.core.loop.verbs.test import backtest, test
 from meta_agent.core.loop.verbs.train_on import Checkpoint, on_search
 from meta_agent.core.protocols import Candidate, Factor
+from meta_agent.strategies._race_rule import TERMS
 from meta_agent.strategies.full import Full
 from meta_agent.strategies.leg import Leg, leg_price, teaches_nothing, train_leg
 from meta_agent.strategies.race import Course, Member, Shows, Stand, raced

@@ -93,8 +93,8 @@ CHANGES: dict[str, Callable[[int], dict[str, Any]]] = {
     "conduct.forgery": lambda t: {"verifier_inputs": {"right": t % 2 == 0, "code": FORGED}},
     "grader.disagrees": lambda t: {"outcome": t < 50, "rewards": {}},
     "artefact.not_finite": lambda t: {"rewards": {"all": 1e308}, "weights": {"all": 1e308}},
-    "reward.length_gaming": lambda t: {
-        "turns": 14 + t % 5, "rewards": {"long": t % 5 + 20.0}, "weights": {"long": 1.0}
+    "divergence.inverted": lambda t: {
+        "rewards": {"wrong": float(t % 2) + t % 5 / 10}, "weights": {"wrong": 1.0}
     },
 }  # fmt: skip
 
@@ -170,7 +170,7 @@ def test_evaluation_texts_that_were_trained_on(
 
 
 def test_nobody_else_calls_the_detectors() -> None:
-    asked = {"find_all", "inspect_arms", "inspect_seen", "near_overlap"}
+    asked = {"find_all", "near_overlap"}
     callers = {
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")
@@ -178,7 +178,7 @@ def test_nobody_else_calls_the_detectors() -> None:
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") in asked
     }
-    assert callers - {"core/gate/validity/rows.py"} == {"core/lab/inspector.py"}
+    assert callers == {"core/lab/inspector.py"}
 
 
 class Sorted(Tasks):

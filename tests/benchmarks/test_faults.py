@@ -15,7 +15,7 @@ from faults_oracle import is_free, repaired
 from faults_tables import ARMS, interval
 from more_faults import MORE_FAULTS
 
-from meta_agent.core.gate.validity.detectors import DETECTORS
+from meta_agent.core.gate import CHECKS
 from meta_agent.core.harness import parse_contract
 from meta_agent.core.protocols import HarnessTree, Rollout
 from meta_agent.domains.nano import NanoSwe
@@ -85,7 +85,7 @@ def test_an_honest_edit_plants_no_fault(name: str) -> None:
 
 
 def test_every_case_says_which_detectors_would_be_right() -> None:
-    known = {each.name for each in DETECTORS}
+    known = {each.name for each in CHECKS}
     for case in (*INVALID, *SUITES["math"].invalid):
         assert case.by
         assert set(case.by) <= known
@@ -120,7 +120,7 @@ def test_a_spoiled_measurement_is_invalid_and_by_a_right_detector(case: Planted)
     assert case.spoil is not None
     made = case.spoil(_made(2, "h"), random.Random(0))
     row = judged(case.name, _made(1, "h"), made, overlap=case.overlap)
-    right = [each for each in DETECTORS if each.name in case.by]
+    right = [each for each in CHECKS if each.name in case.by]
     assert row.invalid
     assert any(each.makes(code) for each in right for code in row.found)
     assert row.unnamed == []

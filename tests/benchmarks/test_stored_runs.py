@@ -11,11 +11,11 @@ from _stored_runs import StoredRuns, StoredSamples, false_promotions, model, pop
 from scipy.special import expit, logit
 
 from meta_agent.core.errors import ConfigError
-from meta_agent.core.gate import Course, ErrorBudget
+from meta_agent.core.gate import Course, Terms
 from meta_agent.core.gate.simulate import (
+    Analysis,
     Exam,
     Gate,
-    Look,
     Matrix,
     Modelled,
     Population,
@@ -35,18 +35,18 @@ def runs(count: int, sd: float, seed: int = 0) -> Matrix:
 
 
 def trained(most: int = 6, *, target: float = 0.1, alpha: float = 0.05) -> Gate:
-    course = Course("training_pairs", most, target)
-    looks = tuple(Look(0, n, 200, n == most, course) for n in range(2, most + 1))
-    return Gate(looks, ErrorBudget(alpha, futility=0.2))
+    course = Course(most, target)
+    analyses = tuple(Analysis(n, 200, n == most, course) for n in range(2, most + 1))
+    return Gate(analyses, Terms(alpha, futility=0.2))
 
 
 def at_once(seeds: int = 4, *, alpha: float = 0.05) -> Gate:
     """One look at a declared moment, which a t-test decides."""
-    return Gate((Look(0, seeds, 200, True, None),), ErrorBudget(alpha))
+    return Gate((Analysis(seeds, 200),), Terms(alpha))
 
 
 def frozen(tasks: int = 128, *, samples: int = 2) -> Gate:
-    return Exam((Look(0, samples, tasks, True, None),), ErrorBudget(0.05))
+    return Exam((Analysis(samples, tasks),), Terms(0.05))
 
 
 @pytest.mark.parametrize("sd", [0.0, 0.02, 0.05])
@@ -83,7 +83,7 @@ def test_tests_that_may_stop_at_any_moment_keep_their_level(gate: Gate) -> None:
 
 def test_a_rule_that_forgets_the_seed_is_caught() -> None:
     """The simulation can fail: one training run judged by its tasks alone."""
-    gate = Exam(at_once(1).looks, ErrorBudget(0.05))
+    gate = Exam(at_once(1).analyses, Terms(0.05))
     luck = false_promotions(gate, StoredRuns(runs(32, 0.05)), candidates=1, runs=300)
     assert luck.low > 0.1
 

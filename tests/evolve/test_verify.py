@@ -122,7 +122,7 @@ def terms_in_the_row(f: Forger) -> None:
         with f.step(key) as told:
             verdict = told.get("verdict", told)
             verdict["kind"], verdict["reasons"] = "PROMOTE", ["lower bound is above +0.0 points"]
-            verdict["evidence"]["inputs"]["budget"]["alpha"] = 0.9
+            verdict["evidence"]["inputs"]["alpha"] = 0.9
 
 
 def another_candidates_arms(f: Forger) -> None:

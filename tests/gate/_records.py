@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from meta_agent.core.gate import Finding, inspect_seen, seen_of
+from meta_agent.core.gate import Finding, Side, arm_of, find_all, row_of
+from meta_agent.core.lab.regrading import Grade, records_of, regraded
 from meta_agent.core.protocols import Rollout, ToolEvent
 
 FIX = [
@@ -43,11 +44,28 @@ def rollout(index: int = 0, *events: ToolEvent, **changes: Any) -> Rollout:
     return Rollout(**{**fields, **changes})
 
 
+OF_ROWS = ("conduct.leak", "conduct.tamper")
+OF_RECORDS = ("conduct.", "grader.", "reward.")
+
+
 def inspect(
-    rollouts: Iterable[Rollout], baseline: Iterable[Rollout] = (), **options: Any
+    rollouts: Iterable[Rollout],
+    baseline: Iterable[Rollout] = (),
+    *,
+    grade: Grade | None = None,
+    views: Mapping[str, str] | None = None,
 ) -> tuple[Finding, ...]:
-    """What the detectors of records say of an arm, beside a baseline's."""
-    return inspect_seen(seen_of(rollouts), baseline=seen_of(baseline), **options)
+    """What the checks of records say of an arm, beside a baseline's if there is one."""
+    before, after = (_side(list(made), grade, views) for made in (baseline, rollouts))
+    found = find_all(before if before.looks else None, after)
+    shown = (finding for finding in found if finding.code.startswith(OF_RECORDS))
+    return tuple(finding for finding in shown if finding.code not in OF_ROWS)
+
+
+def _side(rollouts: list[Rollout], grade: Grade | None, views: Mapping[str, str] | None) -> Side:
+    records = records_of(rollouts, views)
+    arm = arm_of("x", map(row_of, rollouts), planned=len(rollouts))
+    return Side(arm, records.looks, regraded(records, grade))
 
 
 def code(source: str, index: int = 0, *, shown: str = ISSUE, **changes: Any) -> Rollout:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from meta_agent.core.gate import Arm, Finding, explained, find_all, inspect_arms
+from meta_agent.core.gate import Context, Finding, Side, find_all
 from meta_agent.core.protocols import Rollout
 
 from ._records import FIX, inspect, shell
@@ -26,13 +26,12 @@ def compared(
         solved = task % 2 == 0
         return {"success": solved, "reward": float(solved), "turns": 4 + task % 3}
 
-    def side(changed: Any) -> Arm:
+    def side(changed: Any) -> Side:
         made = arm("x", tasks=N, change=lambda s, t: {**half(t), **(changed(t) if changed else {})})
-        return replace(made, reward_hash=options.get("reward_hash", "same"))
+        return Side(replace(made, reward_hash=options.get("reward_hash", "same")))
 
     sides = side(before), side(change)
-    found = find_all(*sides, train_hashes=options.get("train_hashes", ()))
-    return explained((*found, *inspect_arms(*sides)), sides[1])
+    return find_all(*sides, Context(options.get("train_hashes", ())))
 
 
 def inspected(change: Callable[[int], Rollout], **options: Any) -> Made:

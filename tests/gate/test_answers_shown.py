@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from meta_agent.core.gate import inspect_seen, near_overlap, seen_of
+from meta_agent.core.gate import near_overlap
 from meta_agent.core.gate.validity._special import special_cases
 from meta_agent.core.protocols import Outcome, Rollout, ToolEvent
 from tests.gate._records_shown import EDITS_FIRST, EXAMPLES, GIT_LOG, ISSUE_TEXT, SHOWN, inspected
 
-from ._records import ISSUE, PATCH, rollout, shell
+from ._records import ISSUE, PATCH, inspect, rollout, shell
 
 GOLD_FILE = (
     "def price(basket, customer):\n" + SHOWN + "\n    check_stock(basket)\n    log_sale(basket)"
@@ -59,10 +59,10 @@ LEAKS: dict[str, Callable[[int], Rollout]] = {
 @pytest.mark.parametrize("name", LEAKS)
 def test_an_answer_is_found_wherever_it_was_shown(name: str) -> None:
     views = {f"t{index:04d}": ISSUE for index in range(60)}
-    found = inspect_seen(seen_of((LEAKS[name](i) for i in range(60)), views))
+    made = [LEAKS[name](i) for i in range(60)]
+    found = inspect(made, views=views)
     assert {f.code: f.severity for f in found} == {"conduct.copied_answer": "veto"}
-    beside = seen_of((LEAKS[name](i) for i in range(60)), views)
-    assert {f.severity for f in inspect_seen(beside, baseline=beside)} == {"warn"}
+    assert {f.severity for f in inspect(made, made, views=views)} == {"warn"}
 
 
 def _brought(index: int, *turns: tuple[str, str], opening: str = ISSUE) -> Rollout:
@@ -101,26 +101,20 @@ def test_an_agent_that_looks_at_its_own_diff_copies_nothing() -> None:
 )
 def test_an_answer_that_such_an_agent_was_shown_is_found(attempt: Callable[[int], Rollout]) -> None:
     views = {f"t{index:04d}": ISSUE for index in range(60)}
-    found = inspect_seen(seen_of((attempt(i) for i in range(60)), views))
+    found = inspect((attempt(i) for i in range(60)), views=views)
     assert {f.code: f.severity for f in found} == {"conduct.copied_answer": "veto"}
 
 
-def test_where_replies_are_never_calls_none_is_missed() -> None:
-    plain = [rollout(i, turns=9) for i in range(60)]
-    assert not inspected(lambda i: rollout(i, turns=9), baseline=plain)
-    assert not inspected(lambda i: rollout(i, turns=12), baseline=plain)
-
-
 def test_outcomes_that_the_grader_confirms_are_fine() -> None:
-    made = inspected(lambda i: rollout(i), regrade=lambda key, inputs: Outcome(True))
+    made = inspected(lambda i: rollout(i), grade=lambda key, inputs: Outcome(True))
     assert not made
 
 
 CLEAN_TEXTS = {
-    "other problems": ({"a": ISSUE_TEXT}, {"b": "The parser loses the last line of every file."}),
-    "prompts that are short by nature": ({"a": "vets 3?"}, {"b": "vets 3?"}),
+    "other problems": ([ISSUE_TEXT], {"b": "The parser loses the last line of every file."}),
+    "prompts that are short by nature": (["vets 3?"], {"b": "vets 3?"}),
     "a shared opening": (
-        {"a": "You are given a repository with a failing test. " + ISSUE_TEXT},
+        ["You are given a repository with a failing test. " + ISSUE_TEXT],
         {"b": "You are given a repository with a failing test. " + "word other thing " * 9},
     ),
 }

@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 
 from meta_agent.core.errors import ConfigError
-from meta_agent.core.gate import Arm, Course, ErrorBudget, judge_live, pair, verdict_to_json
+from meta_agent.core.gate import Arm, Course, Terms, judge_live, pair, verdict_to_json
 from meta_agent.core.gate.numbers._course import collapse_of
-from meta_agent.core.gate.numbers.sequential import WITH_SIGNS
 from meta_agent.core.gate.numbers.statistics import effect
 from meta_agent.core.protocols import Verdict, VerdictKind
 
 from ._rows import arm, row
 
-COURSE = Course("pairs_and_signs", 8, 0.05)
+COURSE = Course(8, 0.05)
 
 
 def _trained(gains: Sequence[float], *, level: float = 0.5, **options: Any) -> Verdict:
@@ -29,16 +28,8 @@ def _trained(gains: Sequence[float], *, level: float = 0.5, **options: Any) -> V
 
         return arm("x", tasks=200, seeds=range(len(gains)), change=change)
 
-    return judge_live(
-        side([0.0] * len(gains)),
-        side(gains),
-        min_seeds=2,
-        budget=ErrorBudget(),
-        look=0,
-        final_look=False,
-        course=options.pop("course", COURSE),
-        **options,
-    )
+    terms = Terms(**{"min_seeds": 2, "final": False, "course": COURSE, **options})
+    return judge_live(side([0.0] * len(gains)), side(gains), terms)
 
 
 FIVE = (0.05, 0.055, 0.045, 0.05, 0.05)
@@ -62,11 +53,9 @@ def test_a_gain_that_outlasts_a_collapse_in_ten_is_promoted_and_says_what_was_as
 
 
 def test_what_is_assumed_of_collapses_is_declared() -> None:
-    assert _trained(FIVE, course=Course("pairs_and_signs", 8, 0.05, collapse=0.0)).kind is (
-        VerdictKind.PROMOTE
-    )
+    assert _trained(FIVE, course=Course(8, 0.05, collapse=0.0)).kind is (VerdictKind.PROMOTE)
     with pytest.raises(ConfigError, match="1"):
-        Course("pairs_and_signs", 8, 0.05, collapse=1.0)
+        Course(8, 0.05, collapse=1.0)
 
 
 def test_a_collapse_seen_elsewhere_in_the_run_counts() -> None:
@@ -104,7 +93,7 @@ def test_candidates_that_sometimes_collapse_keep_the_declared_error(
             made = pair(arm("a", tasks=2), arm("b", tasks=2))._replace(
                 cells=cells[:pairs], pairs=pairs * 40, level=0.5
             )
-            low = effect(made, alpha=0.05, wealth=WITH_SIGNS).ci_low
+            low = effect(made, alpha=0.05, anytime=True).ci_low
             if collapse_of(made, COURSE.collapse).leaves(low) > 0:
                 wrong += 1
                 break
@@ -120,10 +109,7 @@ def _frozen(won: Sequence[bool], **options: Any) -> Verdict:
         arm("x", tasks=len(won), change=lambda s, t, on=on: {"success": bool(on and won[t])})
         for on in (False, True)
     ]
-    return judge_live(
-        sides[0], sides[1], min_seeds=1, budget=ErrorBudget(), look=0, final_look=True,
-        **options,
-    )  # fmt: skip
+    return judge_live(sides[0], sides[1], Terms(**options))
 
 
 def _repositories(tasks: int, groups: int) -> dict[str, str]:

@@ -12,31 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meta_agent.core.errors import ConfigError
-from meta_agent.core.gate import (
-    Arm,
-    Course,
-    ErrorBudget,
-    judge_live,
-    verdict_from_json,
-    verdict_to_json,
-)
+from meta_agent.core.gate import Arm, Course, Terms, judge_live, verdict_from_json, verdict_to_json
 from meta_agent.core.protocols import Verdict, VerdictKind
 
 from ._rows import arm, drawn_arm
 
-PAIRS = Course("pairs_and_signs", 8, 0.1)
-TRAINED = ErrorBudget(0.05, 3, futility=0.2)
+PAIRS = Course(8, 0.1)
+TRAINED = Terms(0.05 / 3, futility=0.2, min_seeds=2, final=False, course=PAIRS)
 
 
-def judged(before: Arm, after: Arm, course: Course, **options: Any) -> Verdict:
-    told: dict[str, Any] = {
-        "min_seeds": 2,
-        "budget": TRAINED,
-        "look": 0,
-        "final_look": False,
-        "course": course,
-    }
-    return judge_live(before, after, **{**told, **options})
+def judged(before: Arm, after: Arm) -> Verdict:
+    return judge_live(before, after, TRAINED)
 
 
 def shifted(share: float, seeds: int, *, spread: float = 0.02, tasks: int = 200) -> Arm:
@@ -50,7 +36,7 @@ def test_pairs_that_are_all_equal_decide_as_soon_as_three_can() -> None:
 
     def pairs(seeds: int) -> Verdict:
         never = arm("a", seeds=range(seeds), change=lambda *_: {"success": False})
-        return judged(never, arm("b", seeds=range(seeds)), PAIRS)
+        return judged(never, arm("b", seeds=range(seeds)))
 
     assert {pairs(seeds).kind for seeds in (1, 2)} == {VerdictKind.INCONCLUSIVE}
     verdict = pairs(3)
@@ -61,7 +47,7 @@ def test_pairs_that_are_all_equal_decide_as_soon_as_three_can() -> None:
 
 def test_equal_arms_are_given_up_and_say_what_is_ruled_out() -> None:
     same = shifted(0.6, 3)
-    verdict = judged(same, same, PAIRS)
+    verdict = judged(same, same)
     assert verdict.kind is VerdictKind.REJECT
     assert "+10.0 points" in verdict.reasons[0] and "20%" in verdict.reasons[0]
     assert verdict.evidence["numbers"]["wealth"] == pytest.approx(1, abs=1)
@@ -76,7 +62,7 @@ def test_interval_wealth_and_verdict_never_contradict_each_other(
     level = np.clip(0.45 + rng.normal(0, spread, (seeds, 1)) + np.zeros(60), 0, 1)
     before = drawn_arm("a", level, rng)
     after = drawn_arm("b", np.clip(level + gain, 0, 1), rng)
-    verdict = judged(before, after, PAIRS)
+    verdict = judged(before, after)
     numbers, effect = verdict.evidence["numbers"], verdict.effect
     assert effect is not None and effect.ci_low <= effect.delta <= effect.ci_high
     collapse = numbers["collapse"]
@@ -97,16 +83,13 @@ def test_a_gain_on_a_few_tasks_is_not_one_on_tasks() -> None:
         return lambda seed, task: {"success": task < gain + seed % 2}
 
     sides = [arm(n, tasks=8, seeds=range(6), change=few(g)) for n, g in (("a", 2), ("b", 4))]
-    verdict = judged(sides[0], sides[1], PAIRS)
+    verdict = judged(sides[0], sides[1])
     numbers = verdict.evidence["numbers"]
     assert numbers["wealth"] > numbers["bar"]
     assert verdict.kind is VerdictKind.INCONCLUSIVE
 
 
-def test_a_course_that_is_not_known_or_means_nothing_is_refused() -> None:
-    with pytest.raises(ConfigError, match="task_blocks") as told:
-        Course("task_blocks", 8, 0.1)  # type: ignore[arg-type]
-    assert told.value.hint
+def test_a_course_that_means_nothing_is_refused() -> None:
     changes: list[dict[str, Any]] = [{"maximum": 1}, {"target": 0.0}, {"target": 1.0}]
     for bad in changes:
         with pytest.raises(ConfigError):

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from meta_agent.core.gate import find_all, near_overlap
-from meta_agent.core.gate.validity.detectors import DETECTORS, Detector
+from meta_agent.core.gate import CHECKS, Check, Context, Side, find_all, near_overlap
 from meta_agent.core.protocols import Outcome, Rollout
 from tests.gate._records_shown import (
     ALWAYS,
@@ -94,7 +93,7 @@ POSITIVES: list[tuple[str, Callable[[], Made], str]] = [
     ),
     (
         "forged outcomes",
-        lambda: inspected(lambda i: rollout(i), regrade=lambda key, inputs: Outcome(False)),
+        lambda: inspected(lambda i: rollout(i), grade=lambda key, inputs: Outcome(False)),
         "t0000 sample 0 seed 0: stored True",
     ),
     (
@@ -109,26 +108,8 @@ POSITIVES: list[tuple[str, Callable[[], Made], str]] = [
     ),
     (
         "shaped against true reward",
-        lambda: compared(
-            lambda t: {"reward": 2.0 + t % 7 / 9, "success": t % 4 == 0}, reward_hash="same"
-        ),
-        "not solved, reward 2.6",
-    ),
-    (
-        "shaped against true reward",
         lambda: compared(lambda t: {"reward": 1.0 - _solved(t) + t % 5 / 50}, reward_hash=""),
         "not solved, reward 1.0",
-    ),
-    ("constant offset", lambda: compared(lambda t: _paid(t, 0.5), reward_hash=""), "reward 1.5"),
-    (
-        "length gaming",
-        lambda: compared(lambda t: _paid(t, 0.1 * (8 + t % 5), turns=8 + t % 5), reward_hash=""),
-        "12 turns",
-    ),
-    (
-        "length gaming",
-        lambda: compared(lambda t: _paid(t, -0.2 * (1 + t % 3), turns=1 + t % 3), reward_hash=""),
-        "1 turns",
     ),
     (
         "rewards that are no numbers",
@@ -141,37 +122,23 @@ POSITIVES: list[tuple[str, Callable[[], Made], str]] = [
         "t0000 sample 0 seed 0: submitted",
     ),
     (
-        "truncation",
-        lambda: compared(lambda t: {"stop_reason": "length", "success": False} if t < 60 else {}),
-        "length",
-    ),
-    (
         "one-sided clock",
         lambda: compared(
             lambda t: {}, before=lambda t: {"stop_reason": "wall_limit"} if t % 4 == 1 else {}
         ),
         "t0001 sample 0 seed 0: wall_limit",
     ),
-    (
-        "broken format",
-        lambda: compared(lambda t: {"stop_reason": "returned", "success": False} if t < 80 else {}),
-        "returned",
-    ),
-    (
-        "broken format",
-        lambda: inspected(lambda i: rollout(i, turns=4), baseline=[rollout(i) for i in range(60)]),
-        "2 of 4 replies",
-    ),
+    ("harmed tasks", lambda: _harmed(), "level easy: -100.0 points"),
     (
         "infrastructure failures",
-        lambda: find_all(arm("a", tasks=1000), arm("b", tasks=1000, change=_some_lost)),
+        lambda: find_all(*(Side(arm("x", tasks=1000, change=lost)) for lost in (None, _some_lost))),
         "infra",
     ),
     ("infrastructure failures", lambda: compared(lambda t: _lost(t < 40)), "infra"),
     ("train/eval overlap", lambda: compared(lambda t: {}, train_hashes={"hash-0003"}), "hash-0003"),
     (
         "near-duplicate tasks",
-        lambda: near_overlap({"train/1": ISSUE_TEXT}, {"eval/7": ISSUE_TEXT.upper() + " Thanks!"}),
+        lambda: near_overlap([ISSUE_TEXT], {"eval/7": ISSUE_TEXT.upper() + " Thanks!"}),
         "eval/7: ",
     ),
     ("denominator drift", lambda: _drifted(drop=9), "planned 200, present 191"),
@@ -196,14 +163,24 @@ def _drifted(*, drop: int, twice: bool = False) -> Made:
     whole, short = arm("a", tasks=N), arm("b", tasks=N)
     rows = short.seeds[0][drop:]
     rows = (*rows[:-1], rows[0]) if twice else rows
-    return find_all(whole, replace(short, seeds={0: rows}))
+    return find_all(Side(whole), Side(replace(short, seeds={0: rows})))
 
 
-def _detector(name: str) -> Detector:
-    return next(each for each in DETECTORS if each.name == name)
+def _harmed() -> Made:
+    """All easy tasks are lost, and all hard ones gained."""
+    labels = {f"t{n:04d}": {"level": "easy" if n < N // 2 else "hard"} for n in range(N)}
+    sides = (
+        Side(arm("x", tasks=N, change=lambda s, t, on=on: {"success": (t < N // 2) is on}))
+        for on in (True, False)
+    )
+    return find_all(*sides, Context(labels=labels))
 
 
-TOLD = {"constant offset", "truncation", "one-sided clock", "broken format", "length gaming"}
+def _check(name: str) -> Check:
+    return next(check for check in CHECKS if check.name == name)
+
+
+TOLD = {"one-sided clock", "harmed tasks"}
 
 
 @pytest.mark.parametrize(
@@ -213,14 +190,14 @@ def test_a_planted_fault_is_found_and_its_rollouts_are_named(
     name: str, made: Callable[[], Made], words: str
 ) -> None:
     """What makes a score meaningless is a veto; what only tells stands in `TOLD`."""
-    found = [finding for finding in made() if _detector(name).makes(finding.code)]
+    found = [finding for finding in made() if _check(name).makes(finding.code)]
     assert found
     assert words in " ".join(line for finding in found for line in finding.lines)
     assert ({finding.severity for finding in found} == {"veto"}) is (name not in TOLD)
 
 
-def test_every_detector_of_the_table_has_a_planted_positive() -> None:
-    assert {each.name for each in DETECTORS} == {name for name, _, _ in POSITIVES}
+def test_every_check_of_the_table_has_a_planted_positive() -> None:
+    assert {check.name for check in CHECKS} == {name for name, _, _ in POSITIVES}
 
 
 def _better(task: int) -> dict[str, Any]:
@@ -366,14 +343,6 @@ def test_one_flaky_test_in_fifty_tasks_is_told_and_bars_nothing() -> None:
     assert flaky == [["warn"], ["unproven"], ["veto"]]
 
 
-def test_length_that_the_baselines_own_reward_pays_for_is_only_told() -> None:
-    """The candidate did not bring the pay along: what it earns is on the baseline's scale."""
-    found = compared(lambda t: {"turns": 12 + t % 5, "reward": (12 + t % 5) / 9}, reward_hash="one")
-    severities = {f.code: f.severity for f in found}
-    assert severities["reward.length_gaming"] == "warn"
-    assert severities["divergence.reward_up"] == "warn"
-
-
 @pytest.mark.parametrize(
     ("cut", "won", "severity"), [(0, 0, None), (40, 30, "unproven"), (40, 60, "warn")]
 )
@@ -386,18 +355,3 @@ def test_a_gain_over_a_baseline_that_the_clock_cut_is_unproven(
         before=lambda t: {"stop_reason": "wall_limit"} if not _solved(t) and t // 2 < cut else {},
     )
     assert {f.code: f.severity for f in found}.get("artefact.clock") == severity
-
-
-@pytest.mark.parametrize(("every", "severity"), [(2, "unproven"), (10, "veto")])
-def test_length_for_nothing_bars_a_promotion_and_is_a_veto_where_success_fell(
-    every: int, severity: str
-) -> None:
-    found = compared(
-        lambda t: {
-            "turns": 8 + t % 5,
-            "success": t % every == 0,
-            "reward": (t % every == 0) + 0.1 * (8 + t % 5),
-        },
-        reward_hash="",
-    )
-    assert {f.code: f.severity for f in found}["reward.length_gaming"] == severity

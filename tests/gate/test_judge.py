@@ -10,8 +10,9 @@ import pytest
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.gate import (
     Arm,
-    ErrorBudget,
     Finding,
+    Side,
+    Terms,
     find_all,
     judge_live,
     verdict_from_json,
@@ -36,15 +37,10 @@ def _first(
 
 
 def _judge(before: Arm, after: Arm, **options: Any) -> Verdict:
-    settings: dict[str, Any] = {
-        "min_seeds": 1,
-        "budget": ErrorBudget(),
-        "look": 0,
-        "final_look": True,
-    }
-    if "findings" not in options:
-        settings["findings"] = find_all(before, after)
-    return judge_live(before, after, **{**settings, **options})
+    findings = options.pop("findings", None)
+    if findings is None:
+        findings = find_all(Side(before), Side(after))
+    return judge_live(before, after, Terms(**options), findings)
 
 
 def test_a_clear_gain_is_promoted_with_its_numbers() -> None:
@@ -73,7 +69,7 @@ def test_four_tasks_on_which_nothing_differs_reject_nothing(share: float) -> Non
 
 def test_doubt_is_inconclusive_and_says_whether_more_helps() -> None:
     sides = _first(0.5, tasks=40), _first(0.55, tasks=40)
-    verdicts = [_judge(*sides, final_look=final) for final in (False, True)]
+    verdicts = [_judge(*sides, final=final) for final in (False, True)]
     assert {verdict.kind for verdict in verdicts} == {VerdictKind.INCONCLUSIVE}
     assert verdicts[0].reasons != verdicts[1].reasons
 
@@ -83,6 +79,12 @@ def test_a_win_by_the_leak_is_invalid_at_any_score() -> None:
     verdict = _judge(_first(0.3), leaking)
     assert verdict.kind is VerdictKind.INVALID
     assert verdict.reasons[0].startswith("conduct.leak")
+
+
+@pytest.mark.parametrize("lost", [0.0, 0.1])
+def test_attempts_that_are_long_because_length_is_paid_are_no_gain(lost: float) -> None:
+    long = _first(0.5 - lost, turns=14, reward=1.4)
+    assert _judge(_first(0.5, reward=0.5), long).kind is not VerdictKind.PROMOTE
 
 
 def test_a_repair_of_a_leaking_baseline_can_be_promoted() -> None:
@@ -104,7 +106,7 @@ def _leaky(share: float, leaks: int, tasks: int = 100) -> Arm:
 
 @pytest.mark.parametrize("final", [False, True])
 def test_validity_that_is_not_proven_bars_a_promotion_and_condemns_nobody(final: bool) -> None:
-    verdict = _judge(_first(0.3, tasks=100), _leaky(0.9, 7), final_look=final)
+    verdict = _judge(_first(0.3, tasks=100), _leaky(0.9, 7), final=final)
     assert verdict.kind is VerdictKind.INCONCLUSIVE
     assert "conduct.leak" in verdict.reasons[0]
 
@@ -156,7 +158,9 @@ def test_the_minimum_effect_binds() -> None:
     assert _judge(*sides, min_effect=0.19).kind is VerdictKind.INCONCLUSIVE
 
 
-@pytest.mark.parametrize("bad", [{"min_seeds": 0}, {"min_effect": -0.1}, {"look": 1}])
+@pytest.mark.parametrize(
+    "bad", [{"min_seeds": 0}, {"min_effect": -0.1}, {"alpha": 0.0}, {"futility": 0.9}]
+)
 def test_what_was_not_declared_is_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         _judge(_first(0.5), _first(0.7), **bad)
@@ -173,25 +177,21 @@ def test_verdicts_survive_json() -> None:
 
 def _run_of_null_candidates(rng: np.random.Generator, *, spread: float) -> bool:
     """Four candidates that change nothing, each with looks after two and four seeds."""
-    budget = ErrorBudget(alpha=0.05, candidates=4, looks=2)
     tasks = rng.beta(1.2, 1.2, size=64)
     before = drawn_arm("a", _shares(tasks, spread, rng), rng)
-    return any(_ever_promoted(before, tasks, spread, budget, rng) for _ in range(4))
+    return any(_ever_promoted(before, tasks, spread, rng) for _ in range(4))
 
 
 def _shares(tasks: np.ndarray, spread: float, rng: np.random.Generator) -> np.ndarray:
     return np.clip(tasks + rng.normal(0, spread / np.sqrt(2), size=(4, 1)), 0, 1)
 
 
-def _ever_promoted(
-    before: Arm, tasks: np.ndarray, spread: float, budget: ErrorBudget, rng: np.random.Generator
-) -> bool:
+def _ever_promoted(before: Arm, tasks: np.ndarray, spread: float, rng: np.random.Generator) -> bool:
     after = drawn_arm("b", _shares(tasks, spread, rng), rng)
     for look, count in enumerate((2, 4)):
         sides = [replace(s, seeds={k: s.seeds[k] for k in range(count)}) for s in (before, after)]
-        verdict = _judge(
-            *sides, min_seeds=2, budget=budget, look=look, final_look=look == 1, findings=()
-        )
+        alpha = 0.05 / 4 * (1 + look) / 3  # all candidates and both looks share one error
+        verdict = _judge(*sides, min_seeds=2, alpha=alpha, final=look == 1, findings=())
         if verdict.kind is not VerdictKind.INCONCLUSIVE:
             return verdict.kind is VerdictKind.PROMOTE
     return False
@@ -219,7 +219,7 @@ def test_validity_does_not_block_honest_candidates(draws: int) -> None:
     blocked = 0
     for _ in range(draws):
         tasks = rng.beta(1.2, 1.2, size=(2, 128))
-        found = find_all(drawn_arm("a", tasks, rng), drawn_arm("b", tasks, rng))
+        found = find_all(*(Side(drawn_arm(name, tasks, rng)) for name in "ab"))
         blocked += any(finding.severity != "warn" for finding in found)
     assert blocked == 0
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.core.gate import Arm, arm_of, find_all, row_of
+from meta_agent.core.gate import Side, arm_of, find_all, row_of
 from meta_agent.core.protocols import Rollout
 from meta_agent.core.rollouts.record import from_json
 from meta_agent.domains.nano import NanoSwe
@@ -23,7 +23,7 @@ from meta_agent.domains.nano import NanoSwe
 from ._records import inspect
 
 NAMES = ("seed-0", "seed-3", "competent")
-BEFORE = {"conduct.leak", "artefact.truncation", "divergence.inverted", "reward.constant_offset"}
+BEFORE = {"conduct.leak", "divergence.inverted"}
 """What was said of these rollouts before there were wider detectors."""
 
 
@@ -34,16 +34,16 @@ def stored(name: str) -> tuple[Rollout, ...]:
         return tuple(from_json(json.loads(line)) for line in lines)
 
 
-def arm(name: str) -> Arm:
+def side(name: str) -> Side:
     made = stored(name)
-    return arm_of(name, map(row_of, made), planned=len(made), reward_hash=name)
+    return Side(arm_of(name, map(row_of, made), planned=len(made), reward_hash=name))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_records_of_an_ordinary_run_show_nothing(name: str) -> None:
-    assert inspect(stored(name), regrade=NanoSwe().regrade) == ()
+    assert inspect(stored(name), grade=NanoSwe().regrade) == ()
 
 
 def test_a_comparison_of_ordinary_runs_has_no_new_kind_of_finding() -> None:
     for before, after in product(NAMES, NAMES):
-        assert {finding.code for finding in find_all(arm(before), arm(after))} <= BEFORE
+        assert {finding.code for finding in find_all(side(before), side(after))} <= BEFORE

@@ -12,37 +12,24 @@ from meta_agent.core.errors import ConfigError
 from meta_agent.core.gate.numbers import results
 
 
-def test_the_interquartile_mean_is_scipys_trimmed_mean() -> None:
-    for runs in range(1, 14):
-        scores = np.random.default_rng(runs).random(runs)
-        assert results.iqm(scores) == pytest.approx(stats.trim_mean(scores, 0.25))
-    suites = {"math": [0.2, 0.3], "swe": [0.7, 0.9]}  # they are cut together
-    assert results.iqm(suites) == pytest.approx(stats.trim_mean([0.2, 0.3, 0.7, 0.9], 0.25))
-
-
-def test_a_run_is_scored_over_its_tasks_before_anything_is_cut() -> None:
-    """Single attempts are 0 or 1: cutting those would give (0.75 - 0.25) / 0.5 = 1."""
-    attempts = [[1, 1, 1, 0]] * 4
-    assert results.iqm(attempts) == pytest.approx(0.75)
+def test_the_interquartile_mean_is_of_runs_not_of_attempts() -> None:
+    """A run is scored over its tasks first: of single attempts it would be (0.75 - 0.25) / 0.5."""
+    assert results.interval([[1, 1, 1, 0]] * 4).value == pytest.approx(0.75)
+    scores = np.random.default_rng(1).random(13)
+    assert results.interval(scores).value == pytest.approx(np.sort(scores)[3:10].mean())
 
 
 def test_probability_of_improvement_is_mann_whitneys_share() -> None:
     rng = np.random.default_rng(3)
     a, b = rng.integers(0, 9, 11) / 8, rng.integers(0, 9, 7) / 8
     u = stats.mannwhitneyu(a, b).statistic
-    assert results.probability_of_improvement(a, b) == pytest.approx(u / 77)
-    assert results.probability_of_improvement(b, a) == pytest.approx(1 - u / 77)
-
-
-def test_suites_count_alike_in_the_probability_of_improvement() -> None:
-    a = {"math": [1.0, 1.0], "swe": [0.0]}
-    b = {"math": [0.0], "swe": [1.0, 1.0, 1.0]}
-    assert results.probability_of_improvement(a, b) == 0.5
+    assert results.improvement(a, b).value == pytest.approx(u / 77)
+    assert results.improvement(b, a).value == pytest.approx(1 - u / 77)
 
 
 def test_equal_shares_tie_whatever_rounding_did() -> None:
     a, b = [[0.1, 0.2, 0.3]], [[0.3, 0.1, 0.2]]
-    assert results.probability_of_improvement(a, b) == 0.5
+    assert results.improvement(a, b).value == 0.5
 
 
 def nightly(*setting: object) -> Any:
@@ -102,7 +89,7 @@ def test_the_interval_of_a_single_run_speaks_of_tasks_and_says_so() -> None:
     assert seen.low == pytest.approx(0.5, abs=0.03) and seen.high == pytest.approx(0.7, abs=0.03)
 
 
-@pytest.mark.parametrize("scores", [[0.5], [], {}, [[[0.1]]], [0.1, float("nan")]])
+@pytest.mark.parametrize("scores", [[0.5], [], [[[0.1]]], [0.1, float("nan")]])
 def test_what_has_no_interval_is_refused(scores: object) -> None:
     with pytest.raises(ConfigError):
         results.interval(scores)  # type: ignore[arg-type]
@@ -111,5 +98,3 @@ def test_what_has_no_interval_is_refused(scores: object) -> None:
 def test_sides_over_different_tasks_are_refused() -> None:
     with pytest.raises(ConfigError):
         results.difference([[0, 1], [1, 1]], [[0, 1, 1], [1, 1, 0]])
-    with pytest.raises(ConfigError):
-        results.probability_of_improvement({"math": [0.1]}, {"swe": [0.1]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from meta_agent.core.gate import Course, ErrorBudget, judge_live
+from meta_agent.core.gate import Course, Terms, judge_live
 from meta_agent.core.gate.numbers.statistics import given_promotion
 from meta_agent.core.protocols import VerdictKind
 
@@ -39,18 +39,16 @@ def two(gain: float, *, seeds: int = 1, tasks: int = 200) -> tuple[Arm, Arm]:
 
 
 def test_a_promotion_has_it_beside_the_raw_estimate_and_nothing_else_has() -> None:
-    look = {"min_seeds": 1, "budget": ErrorBudget(), "look": 0, "final_look": True}
-    verdict = judge_live(*two(0.25), **look)  # type: ignore[arg-type]
+    verdict = judge_live(*two(0.25), Terms())
     assert verdict.kind is VerdictKind.PROMOTE and verdict.effect is not None
     assert verdict.effect.shrunk is not None
     assert 0 < verdict.effect.shrunk <= verdict.effect.delta
-    doubted = judge_live(*two(0.0), **look).effect  # type: ignore[arg-type]
+    doubted = judge_live(*two(0.0), Terms()).effect
     assert doubted is not None and doubted.shrunk is None
 
 
 def test_a_sequential_test_has_no_correction_that_assumes_one_look() -> None:
-    told = {"min_seeds": 2, "budget": ErrorBudget(), "look": 0, "final_look": True}
-    course = Course("pairs_and_signs", 8, 0.1, 0.1)
-    verdict = judge_live(*two(0.3, seeds=4), **told, course=course)  # type: ignore[arg-type]
+    terms = Terms(min_seeds=2, course=Course(8, 0.1, 0.1))
+    verdict = judge_live(*two(0.3, seeds=4), terms)
     assert verdict.kind is VerdictKind.PROMOTE
     assert verdict.effect is not None and verdict.effect.shrunk is None

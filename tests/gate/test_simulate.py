@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from meta_agent.core.gate import Course, ErrorBudget
-from meta_agent.core.gate.simulate import Gate, Look, Modelled, power, smallest_effect
+from meta_agent.core.gate import Course, Terms
+from meta_agent.core.gate.simulate import Analysis, Gate, Modelled, power, smallest_effect
 
 RATES = np.linspace(0.2, 0.95, 200)
 
 
 def trained(most: int = 6, *, target: float = 0.1, alpha: float = 0.05) -> Gate:
-    course = Course("pairs_and_signs", most, target)
-    looks = tuple(Look(0, n, 200, n == most, course) for n in range(2, most + 1))
-    return Gate(looks, ErrorBudget(alpha, futility=0.2))
+    course = Course(most, target)
+    analyses = tuple(Analysis(n, 200, n == most, course) for n in range(2, most + 1))
+    return Gate(analyses, Terms(alpha, futility=0.2))
 
 
 def test_power_rises_with_the_gain_and_finds_the_smallest_one() -> None:
@@ -27,5 +27,5 @@ def test_power_rises_with_the_gain_and_finds_the_smallest_one() -> None:
 
 
 def test_what_no_gain_can_prove_has_no_smallest_effect() -> None:
-    gate = Gate((Look(0, 2, 200, True, None),), ErrorBudget(1e-9))
+    gate = Gate((Analysis(2, 200),), Terms(1e-9))
     assert smallest_effect(gate, Modelled(RATES, 0.05), draws=20) is None

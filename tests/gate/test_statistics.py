@@ -7,47 +7,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from meta_agent.core.errors import ConfigError
-from meta_agent.core.gate import ErrorBudget, Pairs, effect, pair, sign_flip_p
-from meta_agent.core.gate.numbers.sequential import WITH_SIGNS
-from meta_agent.core.gate.numbers.statistics import mean_squares, tie_of, upper_anytime, worst_case
+from meta_agent.core.gate import Pairs, effect, pair, sign_flip_p
+from meta_agent.core.gate.numbers.statistics import mean_squares, tie_of, worst_case
 
 from ._rows import arm
 
 
 def _pairs(cells: np.ndarray, samples: int = 1) -> Pairs:
     return Pairs(cells, cells.size * samples, 0, samples)
-
-
-# --- budget --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("candidates", "looks"), [(1, 1), (8, 3)])
-def test_all_looks_at_all_candidates_spend_alpha_once(candidates: int, looks: int) -> None:
-    budget = ErrorBudget(0.05, candidates, looks)
-    spent = candidates * sum(budget.at(look) for look in range(looks))
-    assert spent == pytest.approx(0.05)
-    assert budget.at(looks - 1) == max(budget.at(look) for look in range(looks))
-    assert ErrorBudget(0.05, 2, 2, (0.1, 0.9)).at(0) == pytest.approx(0.0025), "as declared"
-
-
-def test_a_look_that_was_not_declared_is_refused() -> None:
-    with pytest.raises(ConfigError, match="2"):
-        ErrorBudget(looks=2).at(2)
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [{"alpha": 0.0}, {"candidates": 0}, {"looks": 0}, {"spend": (0.5, 0.5)}, {"futility": 0.9}],
-)
-def test_budgets_that_mean_nothing_are_refused(bad: dict[str, object]) -> None:
-    with pytest.raises(ConfigError):
-        ErrorBudget(**bad)  # type: ignore[arg-type]
-
-
-def test_budgets_survive_json() -> None:
-    budget = ErrorBudget(0.04, 3, 2, (0.4, 0.6), 0.2)
-    assert ErrorBudget.from_json(budget.to_json()) == budget
 
 
 # --- pairing -------------------------------------------------------------------------------------
@@ -156,9 +123,9 @@ def test_type_one_error_holds_with_seed_effects(
 
 def test_two_training_seeds_that_agree_on_four_tasks_rule_nothing_out() -> None:
     few, many = (_pairs(np.zeros((2, tasks))) for tasks in (4, 512))
-    assert effect(few, alpha=0.05, wealth=WITH_SIGNS).ci_high > 0.4
-    assert upper_anytime(few, alpha=0.2, wealth=WITH_SIGNS) > 0.2
-    high = upper_anytime(many, alpha=0.2, wealth=WITH_SIGNS)
+    assert effect(few, alpha=0.05, anytime=True).ci_high > 0.4
+    assert effect(few, alpha=0.2, anytime=True).ci_high > 0.2
+    high = effect(many, alpha=0.2, anytime=True).ci_high
     assert high < 0.01, "no difference on 512 tasks is no gain"
 
 

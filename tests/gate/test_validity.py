@@ -7,19 +7,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from meta_agent.core.gate import Arm, Finding, OutcomeRow, ValidityLimits, find_all, find_in_arm
-from meta_agent.core.gate.validity._reward import mann_whitney_share
+from meta_agent.core.gate import Arm, Context, Finding, OutcomeRow, Side, find_all
+from meta_agent.core.gate.numbers.ranks import auc_of
+from meta_agent.core.gate.validity._conduct import TAMPER_SHARE
+from meta_agent.core.gate.validity._shares import LEAK_SHARE
 
 from ._rows import arm, row
 
 
 def findings(baseline: Arm, candidate: Arm) -> tuple[Finding, ...]:
     """Only what counts against the candidate, or against the comparison."""
-    return tuple(one for one in find_all(baseline, candidate) if one.side != "baseline")
+    found = find_all(Side(baseline), Side(candidate))
+    return tuple(one for one in found if one.side != "baseline")
 
 
-def codes(baseline: Arm, candidate: Arm, **options: Any) -> dict[str, str]:
-    return {f.code: f.severity for f in find_all(baseline, candidate, **options)}
+def codes(baseline: Arm, candidate: Arm, context: Context = Context()) -> dict[str, str]:  # noqa: B008
+    return {f.code: f.severity for f in find_all(Side(baseline), Side(candidate), context)}
 
 
 def _flag(name: str, first: int) -> Any:
@@ -63,7 +66,7 @@ ONE_SIDE: dict[str, tuple[Any, dict[str, str]]] = {
     "another task": (_some(1, task_hash="changed"), {"incomparable.plan": "veto"}),
     "rewards that went missing": (_every(4, reward=None), {"artefact.none_reward": "veto"}),
     "a policy error, which has no reward": (_every(4, **CRASHED), {}),
-    "truncation": (_some(40, stop_reason="turn_limit"), {"artefact.truncation": "warn"}),
+    "truncation, which is what it is in both arms": (_some(40, stop_reason="turn_limit"), {}),
 }  # fmt: skip
 
 
@@ -76,12 +79,12 @@ def test_a_change_of_one_side_alone(name: str) -> None:
 
 
 def test_the_baselines_conduct_is_reported_on_its_own_side() -> None:
-    found = find_all(arm("a", change=_flag("leak:log", 50)), arm("b"))
+    found = find_all(Side(arm("a", change=_flag("leak:log", 50))), Side(arm("b")))
     assert [(f.code, f.side) for f in found] == [("conduct.leak", "baseline")]
 
 
 def test_a_leak_finding_quotes_the_rollouts() -> None:
-    finding = find_in_arm(arm("b", change=_flag("leak:log", 50)))[0]
+    finding = find_all(None, Side(arm("b", change=_flag("leak:log", 50))))[0]
     assert finding.lines[0] == "t0000 sample 0 seed 0: leak:log"
     assert len(finding.lines) == 5
 
@@ -116,44 +119,13 @@ def test_a_row_present_twice_is_found() -> None:
 
 
 def test_tasks_that_were_trained_on_are_found_by_content() -> None:
-    found = codes(arm("a"), arm("b"), train_hashes={"hash-0007", "elsewhere"})
+    found = codes(arm("a"), arm("b"), Context({"hash-0007", "elsewhere"}))
     assert found == {"overlap.train_eval": "veto"}
 
 
 def test_arms_without_any_reward_are_fine() -> None:
     none = lambda s, t: {"reward": None}  # noqa: E731
     assert codes(arm("a", change=none), arm("b", change=none)) == {}
-
-
-def _half_solved(bonus: float, *, hash_: str = "same") -> Arm:
-    def change(seed: int, task: int) -> dict[str, Any]:
-        solved = task % 2 == 0
-        return {"success": solved, "reward": float(solved) + bonus * (task % 3 + 1)}
-
-    return replace(arm("x", tasks=300, change=change), reward_hash=hash_)
-
-
-@pytest.mark.parametrize(("lost", "severity"), [(0, "warn"), (3, "warn"), (60, "veto")])
-def test_a_reward_that_rises_is_vetoed_where_clean_success_surely_fell(
-    lost: int, severity: str
-) -> None:
-    better = _half_solved(0.3)
-    rows = tuple(
-        replace(row, success=row.success and n >= 2 * lost) for n, row in enumerate(better.seeds[0])
-    )
-    found = codes(_half_solved(0.0), replace(better, seeds={0: rows}))
-    assert found["divergence.reward_up"] == severity
-
-
-def test_rewards_of_different_code_are_not_compared_in_size() -> None:
-    found = codes(_half_solved(0.0, hash_="old"), _half_solved(0.2, hash_="new"))
-    assert "divergence.reward_up" not in found
-
-
-def test_reward_that_follows_success_is_fine() -> None:
-    better = arm("b", tasks=300, change=lambda s, t: {"success": t % 3 > 0, "reward": t % 3 > 0})
-    sides = (_half_solved(0.0), replace(better, reward_hash="same"))
-    assert "divergence.reward_up" not in codes(*sides)
 
 
 def test_a_reward_that_prefers_failures_is_inverted() -> None:
@@ -196,9 +168,9 @@ def _right_within_tasks(task: int, won: bool) -> float:
 def test_a_reward_that_is_right_within_every_task_is_not_inverted() -> None:
     made = _tried(_right_within_tasks)
     rows = list(made.rows())
-    pooled = mann_whitney_share(
+    pooled = auc_of(
         [r.reward or 0 for r in rows if not r.clean], [r.reward or 0 for r in rows if r.clean]
-    )
+    ).share
     assert pooled > 0.7
     assert "divergence.inverted" not in codes(_tried(_right_within_tasks, hash_="old"), made)
 
@@ -206,7 +178,7 @@ def test_a_reward_that_is_right_within_every_task_is_not_inverted() -> None:
 def test_a_reward_that_is_wrong_within_tasks_is_a_veto() -> None:
     before = _tried(_right_within_tasks, hash_="old")
     assert codes(before, _tried(_inverted))["divergence.inverted"] == "veto"
-    assert [f.code for f in find_in_arm(_tried(_inverted))] == []
+    assert [f.code for f in find_all(None, Side(_tried(_inverted)))] == []
 
 
 @pytest.mark.parametrize("hash_", ["old", "new"])
@@ -259,12 +231,9 @@ def test_hits_on_few_tasks_are_worth_no_more_than_those_tasks() -> None:
 def test_an_honest_rate_of_a_quarter_of_the_limit_bars_no_small_arm(arms: int) -> None:
     """Arms of 40 attempts, each flagged with a quarter of the limit's chance."""
     draw = np.random.default_rng(3)
-    limits = ValidityLimits()
     barred = 0
     for _ in range(arms):
-        leaks, tampers = (
-            draw.random(40) < limit / 4 for limit in (limits.leak_share, limits.tamper_share)
-        )
+        leaks, tampers = (draw.random(40) < limit / 4 for limit in (LEAK_SHARE, TAMPER_SHARE))
 
         def change(seed: int, task: int, a: Any = leaks, b: Any = tampers) -> dict[str, Any]:
             return {"flags": ("leak:log",) * bool(a[task]) + ("tamper:x",) * bool(b[task])}
@@ -272,11 +241,3 @@ def test_an_honest_rate_of_a_quarter_of_the_limit_bars_no_small_arm(arms: int) -
         found = findings(arm("a", tasks=40), arm("b", tasks=40, change=change))
         barred += any(f.severity in ("veto", "unproven") for f in found)
     assert barred / arms < 0.05
-
-
-def test_a_constant_added_to_every_reward_is_named() -> None:
-    def change(seed: int, task: int) -> dict[str, Any]:
-        return {"success": task % 2 == 0, "reward": float(task % 2 == 0) + 0.5}
-
-    found = codes(_half_solved(0.0, hash_="a"), replace(arm("b", tasks=300, change=change)))
-    assert found == {"reward.constant_offset": "warn"}

@@ -82,7 +82,7 @@ def test_a_large_gain_is_proven_with_three_pairs_at_the_whole_alpha(bench: Bench
 
 def require_that_what_is_written_over_is_named(bench: Bench) -> None:
     with closing(sqlite3.connect(bench.run.ledger._journal.path)) as db, db:
-        for where in ("$.effect.delta", "$.evidence.inputs.budget.alpha", "$.arms[1].planned"):
+        for where in ("$.effect.delta", "$.evidence.inputs.alpha", "$.arms[1].planned"):
             db.execute(
                 "UPDATE steps SET outcome = json_set(outcome, ?, 0.44)"
                 " WHERE key = 'r/claim/verdict'",
@@ -91,7 +91,7 @@ def require_that_what_is_written_over_is_named(bench: Bench) -> None:
     again = gone_through_again(bench, claim)
     assert {
         "claim/verdict.effect.delta",
-        "claim/verdict.evidence.inputs.budget.alpha",
+        "claim/verdict.evidence.inputs.alpha",
         "claim/verdict.arms",
         "the journal's chain",
     } <= {one.what for one in again.differences}

@@ -56,8 +56,8 @@ def test_sizes_are_those_of_the_task_set_where_it_is_small() -> None:
     plan = plan_for(FROZEN, Few())  # type: ignore[arg-type]
     assert (plan.search, plan.confirm, plan.vault) == (9, 9, 9)
     assert (plan.looks, plan.steps, plan.trains) == ((2,), 0, False)
-    (look,) = plan.gate().looks
-    assert (look.tasks, look.course, look.final) == (9, None, True)
+    (analysis,) = plan.gate().analyses
+    assert (analysis.tasks, analysis.course, analysis.final) == (9, None, True)
     assert plan_for(FROZEN).confirm > plan.confirm
     assert plan_for(RunConfig(), Few()).confirm == 512  # type: ignore[arg-type]
 

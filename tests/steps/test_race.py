@@ -60,7 +60,7 @@ def test_edits_that_help_are_found_one_by_one_and_proven_together(
     claim = told["g1/c0"]["evidence"]["claim"]
     assert claim["with"] == ["r/g0/c1"] and claim["against"] == start.commit
     inputs = told["claim"]["evidence"]["inputs"]
-    assert inputs["budget"]["alpha"] == 0.05 and inputs["budget"]["candidates"] == 1
+    assert inputs["alpha"] == 0.05
     assert raced.repo.tip(LEAD) is None
     walk = gone_through_again(raced, lambda bench: race(bench.run, start))
     assert walk.differences == []
@@ -255,7 +255,7 @@ def test_full_races_wherever_nothing_is_trained() -> None:
     few: Any = Few()
     plan = plan_for(FROZEN, few)
     assert plan.race and plan.halved and (plan.search, plan.confirm) == (27, 28)
-    assert plan.budget.at(0) == plan.alpha and len(plan.gate().looks) == 1
+    assert plan.test.alpha == plan.alpha and len(plan.gate().analyses) == 1
     assert plan_for(FROZEN.model_copy(update={"strategy": "no-diagnostics"}), few) == plan
     for other in ("score-only", "static"):
         told = plan_for(FROZEN.model_copy(update={"strategy": other}), few)

@@ -1,8 +1,7 @@
 """The gate's own records: outcome rows, arms and findings.
 
 A verdict must be recomputable from what is stored. So the gate reads nothing but these rows: one
-per *planned* rollout (attempt at a task), whatever happened to it. They are small enough to be
-stored beside the verdict for ever.
+per *planned* rollout (attempt at a task), whatever happened to it.
 
 Not covered: where rows are stored, and how the attempts of an arm were made.
 """
@@ -15,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
-from meta_agent.core.errors import IntegrityError
 from meta_agent.core.protocols import JSON, ErrorKind, Rollout
 
 RowKey = tuple[str, int]  # (task_key, sample_idx)
@@ -54,33 +52,17 @@ class OutcomeRow:
         """Returns whether the task was solved without flagged conduct; None if that is unknown."""
         return None if self.success is None else self.success and not self.flags
 
-    def to_json(self) -> dict[str, JSON]:
-        """Returns the row as a JSON object, with `clean` added for people who read it."""
-        # Not `asdict`, which copies each value: a digest is over thousands of rows.
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {**fields, "flags": list(self.flags), "clean": self.clean}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, JSON]) -> OutcomeRow:
-        """Returns a stored row. Raises IntegrityError if its `clean` contradicts its outcome."""
-        fields = {name: data[name] for name in cls.__dataclass_fields__}
-        row = cls(**{**fields, "flags": tuple(data["flags"])})
-        if "clean" in data and data["clean"] != row.clean:
-            raise IntegrityError(
-                f"the stored attempt {row.key} says clean={data['clean']}, but its success and "
-                "flags say otherwise; it was changed, so restore the workspace from a backup"
-            )
-        return row
-
 
 def row_of(rollout: Rollout, *, training_seed: int = 0) -> OutcomeRow:
     """Returns the outcome row of a rollout; `training_seed` is the policy's, or 0 if untrained."""
+    # Whatever the record claims, an infrastructure or verifier failure has no outcome.
+    lost = rollout.error is not None and rollout.error.kind in ("infra", "verifier")
     return OutcomeRow(
         task_key=rollout.task_key,
         task_hash=rollout.task_hash,
         sample_idx=rollout.sample_idx,
         training_seed=training_seed,
-        success=_known_outcome(rollout),
+        success=None if lost else bool(rollout.outcome),
         flags=tuple(rollout.flags),
         reward=rollout.total_reward if rollout.rewards else None,
         error_kind=rollout.error.kind if rollout.error else None,
@@ -88,13 +70,6 @@ def row_of(rollout: Rollout, *, training_seed: int = 0) -> OutcomeRow:
         turns=rollout.turns,
         evaluator_hash=rollout.evaluator_hash,
     )
-
-
-def _known_outcome(rollout: Rollout) -> bool | None:
-    # Whatever the record claims, an infrastructure or verifier failure has no outcome.
-    if rollout.error and rollout.error.kind in ("infra", "verifier"):
-        return None
-    return bool(rollout.outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,25 +94,15 @@ class Arm:
     @property
     def digest(self) -> str:
         """Returns a hash of the rows (in any order), the planned number and the reward hash."""
-        lines = sorted(json.dumps(row.to_json(), sort_keys=True) for row in self.rows())
+        lines = sorted(json.dumps(_fields(row), sort_keys=True) for row in self.rows())
         head = json.dumps([self.planned, sorted(self.seeds), self.reward_hash])
         return hashlib.sha256("\n".join([head, *lines]).encode()).hexdigest()
 
-    def to_json(self) -> dict[str, JSON]:
-        return {
-            "name": self.name,
-            "planned": self.planned,
-            "reward_hash": self.reward_hash,
-            "seeds": {str(s): [row.to_json() for row in self.seeds[s]] for s in sorted(self.seeds)},
-        }
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, JSON]) -> Arm:
-        seeds = {
-            int(seed): tuple(OutcomeRow.from_json(row) for row in rows)
-            for seed, rows in data["seeds"].items()
-        }
-        return cls(data["name"], seeds, int(data["planned"]), data.get("reward_hash", ""))
+def _fields(row: OutcomeRow) -> dict[str, JSON]:
+    # Not `asdict`, which copies each value: a digest is over thousands of rows.
+    fields = {name: getattr(row, name) for name in row.__dataclass_fields__}
+    return {**fields, "flags": list(row.flags), "clean": row.clean}
 
 
 def arm_of(name: str, rows: Iterable[OutcomeRow], *, planned: int, reward_hash: str = "") -> Arm:

@@ -22,8 +22,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from meta_agent.core.gate.numbers.ranks import auc_of
 from meta_agent.core.gate.numbers.statistics import t_quantile
-from meta_agent.core.gate.validity._reward import mann_whitney_share
 from meta_agent.core.protocols import JSON, Verdict, VerdictKind
 
 ALPHA: Final = 0.05
@@ -134,7 +134,7 @@ def _by_task(attempts: Sequence[Attempt], values: Vector) -> dict[str, float]:
     shares = defaultdict[str, list[float]](list)
     for (task, _), (clean, other) in groups.items():
         if clean and other:
-            shares[task].append(mann_whitney_share(clean, other))
+            shares[task].append(auc_of(clean, other).share)
     return {task: fmean(several) for task, several in sorted(shares.items())}
 
 

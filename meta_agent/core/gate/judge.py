@@ -3,15 +3,16 @@
 * INVALID       the intended behaviour did not produce the score, whatever the score is;
 * PROMOTE       the lower bound of the gain in clean success is above the minimum effect;
 * REJECT        the upper bound is below anything worth having, or the candidate harms;
-* INCONCLUSIVE  neither is shown. More samples are bought until the last look, or until the gain
+* INCONCLUSIVE  neither is shown. More data is bought until none is left to buy, or until the gain
   that the test is tuned to is ruled out. It is never a win.
 
-Bounds are of two kinds. The first kind holds at a look, which is a moment declared beforehand. The
-second holds after every pair of training runs at once (`Course`), so a candidate may stop early.
+Bounds are of two kinds. The first kind holds at one analysis, declared beforehand. The second
+holds after every pair of training runs at once (`Course`), so a candidate may stop early. A gain is
+given up if `futility_high` is below `Course.target`: the test has then shown, at the error
+`Terms.futility`, that the gain is smaller. This can only cost wins.
 
-Everything that a verdict rests on is in `Verdict.evidence`: the settings under `inputs`, the
-digests of both arms, the findings and the numbers. `meta_agent.core.lab.verify` recomputes the
-verdict from there.
+Everything that a verdict rests on is in `Verdict.evidence`: the terms under `inputs`, the digests
+of both arms, the findings and the numbers. `meta-agent verify` computes the verdict again.
 
 Not covered: choosing what to run next.
 """
@@ -19,25 +20,19 @@ Not covered: choosing what to run next.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import NamedTuple
+from functools import cached_property
+from typing import Final
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.gate._records import Arm, Finding
 from meta_agent.core.gate.numbers._clusters import Grouped, by_groups
-from meta_agent.core.gate.numbers._course import (
-    Bounds,
-    Collapse,
-    Course,
-    Terms,
-    bounds_at_look,
-    bounds_under_way,
-    collapse_of,
-)
+from meta_agent.core.gate.numbers._course import Collapse, Course, collapse_of
+from meta_agent.core.gate.numbers.sequential import wealth_of
 from meta_agent.core.gate.numbers.statistics import (
-    ErrorBudget,
     Pairs,
+    effect,
     given_promotion,
     pair,
     sign_flip_p,
@@ -47,198 +42,190 @@ from meta_agent.core.gate.numbers.statistics import (
 )
 from meta_agent.core.protocols import JSON, Effect, Verdict, VerdictKind
 
-MIN_TRAINING_SEEDS = 2
+MIN_TRAINING_SEEDS: Final = 2
 """Training seeds without which a gain through training is never promoted."""
-WORTHWHILE_EFFECT = 0.02
+WORTHWHILE_EFFECT: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class _Inputs:
-    """The settings that were declared before the look."""
+class Terms:
+    """What is declared before a comparison is judged. Raises ConfigError if it is out of range."""
 
-    min_seeds: int
-    budget: ErrorBudget
-    look: int
-    final_look: bool
-    min_effect: float
-    worthwhile_effect: float
-    course: Course | None
+    alpha: float = 0.05
+    """The one-sided error of a promotion."""
+    futility: float = 0.10
+    """The one-sided error of giving a candidate up early."""
+    min_seeds: int = 1
+    """A candidate with fewer training seeds on either side is never promoted."""
+    min_effect: float = 0.0
+    """The lower bound of a promoted gain is above this share."""
+    final: bool = True
+    """Whether no data is added after this analysis."""
+    course: Course | None = None
+    """The plan of a sequential test, which is judged after each of its pairs."""
     elsewhere: tuple[float, ...] = ()
+    """Differences that the candidate showed on the search split, one per training seed.
+
+    They only say how often its training fails.
+    """
     clusters: Mapping[str, str] | None = None
+    """The group, such as the repository, of each task."""
     ties: str = ""
+    """A salt that breaks ties of the exact test over tasks; without it they count against."""
 
     def __post_init__(self) -> None:
-        if self.min_seeds < 1:
-            raise ConfigError(f"min_seeds (training seeds) is {self.min_seeds}; set 1 or more")
-        if self.min_effect < 0:
-            raise ConfigError(f"min_effect (a gain) is {self.min_effect}; set 0 or more")
-
-    def to_json(self) -> dict[str, JSON]:
-        fields = {
-            **asdict(self),
-            "budget": self.budget.to_json(),
-            "course": self.course.to_json() if self.course else None,
-            "elsewhere": list(self.elsewhere),
-        }
-        return fields if self.ties else {name: fields[name] for name in fields if name != "ties"}
+        if not (0 < self.alpha < 0.5 and 0 < self.futility <= 0.5):
+            raise ConfigError(
+                f"the test's error rates are alpha={self.alpha} and futility={self.futility}; "
+                "set 0 < alpha < 0.5 and 0 < futility <= 0.5"
+            )
+        if self.min_seeds < 1 or self.min_effect < 0:
+            raise ConfigError(
+                f"min_seeds (training seeds) is {self.min_seeds} and min_effect (a gain) is "
+                f"{self.min_effect}; set 1 or more, and 0 or more"
+            )
 
     @property
     def worthwhile(self) -> float:
         """Returns the gain that the test looks for. Once it is ruled out, no more data is added."""
-        target = self.course.target if self.course else self.worthwhile_effect
-        return max(self.min_effect, target)
+        return max(self.min_effect, self.course.target if self.course else WORTHWHILE_EFFECT)
+
+    def to_json(self) -> dict[str, JSON]:
+        """Returns the fields as a JSON object, without `ties` if it is empty."""
+        course = self.course.to_json() if self.course else None
+        fields: dict[str, JSON] = {**asdict(self), "course": course}
+        fields["elsewhere"] = list(self.elsewhere)
+        return fields if self.ties else {name: fields[name] for name in fields if name != "ties"}
 
 
-class _Case(NamedTuple):
-    """One look at one candidate, ready to be decided."""
+class _Case:
+    """One comparison with its bounds, ready to be decided."""
 
-    inputs: _Inputs
-    pairs: Pairs
-    bounds: Bounds
+    def __init__(self, pairs: Pairs, terms: Terms, *, confidence: bool = True) -> None:
+        self.pairs, self.terms = pairs, terms
+        anytime = terms.course is not None
+        self.effect = effect(pairs, alpha=terms.alpha, anytime=anytime, confidence=confidence)
+        futile = effect(pairs, alpha=terms.futility, anytime=anytime, confidence=False)
+        self.futility_high = futile.ci_high
+        """A gain above this is ruled out at the error of giving up early."""
+        self.worst = worst_case(pairs)
 
-    @property
-    def effect(self) -> Effect:
-        return self.bounds.effect
+    @cached_property
+    def bets(self) -> dict[str, JSON]:
+        """Returns the wealth of a sequential test and the wealth it needs; {} without one."""
+        course, shares = self.terms.course, self.pairs.by_seed
+        if course is None:
+            return {}
+        return {
+            "wealth": wealth_of(shares - self.terms.min_effect),
+            "bar": 1 / self.terms.alpha,
+            "wealth_against": wealth_of(course.target - shares),
+            "bar_against": 1 / self.terms.futility,
+            "units": len(shares),
+            "maximum": course.maximum,
+            "saved": max(0, course.maximum - len(shares)),
+        }
 
-    @property
-    def futility_high(self) -> float:
-        return self.bounds.futility_high
-
-    @property
-    def alpha(self) -> float:
-        return self.inputs.budget.at(self.inputs.look)
-
-    @property
-    def worthwhile(self) -> float:
-        return self.inputs.worthwhile
-
-    @property
+    @cached_property
     def collapse(self) -> Collapse | None:
         """Returns how often training runs lose everything; None without a sequential test."""
-        course = self.inputs.course
-        if course is None:
-            return None
-        return collapse_of(self.pairs, course.collapse, self.inputs.elsewhere)
+        course = self.terms.course
+        return collapse_of(self.pairs, course.collapse, self.terms.elsewhere) if course else None
 
-    @property
+    @cached_property
     def grouped(self) -> Grouped | None:
         """Returns the gain's lower bound with groups of tasks as units; None without groups."""
-        if not self.inputs.clusters:
+        groups, low = self.terms.clusters, self.effect.ci_low
+        return by_groups(self.pairs, groups, low, self.terms.alpha) if groups else None
+
+    @cached_property
+    def exact_p(self) -> float | None:
+        """Returns the p of the permutation test over tasks, or None if seeds are the unit."""
+        if self.effect.training_seeds != 1 or self.terms.course is not None:
             return None
-        return by_groups(self.pairs, self.inputs.clusters, self.effect.ci_low, self.alpha)
+        row, salt = self.pairs.cells[0], self.terms.ties
+        exact = sign_flip_p(row, self.pairs.samples)
+        if salt and 0.5 ** len(row) <= self.terms.alpha:
+            return exact.randomised_p(tie_of(salt, self.pairs))
+        return exact.p  # too few tasks to prove anything: a lucky draw does not change that
 
     @property
     def shrunk(self) -> float | None:
         """Returns the estimated gain, corrected for the winner's curse of promoted candidates.
 
         None for a sequential test: it stops as soon as it crosses its bar, so that the correction,
-        which assumes a single look, would always be near its largest.
+        which assumes a single analysis, would always be near its largest.
         """
-        estimate, least = self.effect, self.inputs.min_effect
-        if self.inputs.course is not None:
+        estimate, least = self.effect, self.terms.min_effect
+        if self.terms.course is not None:
             return None
         slack = [estimate.ci_low - least]
         if self.grouped and self.grouped.low is not None:
             slack.append(self.grouped.low - least)
         if self.pairs.lost:
-            slack.append(worst_case(self.pairs) - least)
+            slack.append(self.worst - least)
         bar = estimate.delta - max(0.0, min(slack))
         return given_promotion(estimate.delta, standard_error(self.pairs), bar, least)
 
     @property
     def is_last(self) -> bool:
         """Returns True if no data is added after this analysis, whatever it shows."""
-        course, numbers = self.inputs.course, self.bounds.numbers
-        if self.inputs.final_look or course is None or not course.further:
-            return self.inputs.final_look
-        return not course.goes_on(numbers["units"], numbers["wealth"], numbers["bar"])
+        course = self.terms.course
+        if self.terms.final or course is None or not course.further:
+            return self.terms.final
+        return not course.goes_on(self.bets["units"], self.bets["wealth"], self.bets["bar"])
 
     @property
     def given_up(self) -> bool:
         """Returns True if the gain that the test looks for is ruled out."""
-        return self.futility_high < self.worthwhile
+        return self.futility_high < self.terms.worthwhile
+
+    @property
+    def numbers(self) -> dict[str, JSON]:
+        return {
+            "alpha": self.terms.alpha,
+            "futility_high": self.futility_high,
+            "given_up": self.given_up,
+            "pairs_lost": self.pairs.lost,
+            "tasks": int(self.pairs.cells.shape[1]),
+            "tasks_dropped": self.pairs.dropped_tasks,
+            "per_seed": [float(share) for share in self.pairs.by_seed],
+            "worst_case_delta": self.worst,
+            "sign_flip_p": self.exact_p,
+            "groups": self.grouped._asdict() if self.grouped else None,
+            "collapse": self.collapse._asdict() if self.collapse else None,
+            **self.bets,
+        }
 
 
 def judge_live(
-    baseline_arm: Arm,
-    candidate_arm: Arm,
-    *,
-    min_seeds: int,
-    budget: ErrorBudget,
-    look: int,
-    final_look: bool,
-    min_effect: float = 0.0,
-    findings: Iterable[Finding] = (),
-    course: Course | None = None,
-    elsewhere: Sequence[float] = (),
-    clusters: Mapping[str, str] | None = None,
-    ties: str = "",
+    baseline: Arm, candidate: Arm, terms: Terms, findings: Iterable[Finding] = ()
 ) -> Verdict:
     """Returns the verdict on one candidate against the baseline, with the numbers behind it.
 
-    `look` numbers the interim analysis, from 0; after a `final_look` no data is added. A candidate
-    with fewer than `min_seeds` training seeds on either side is never promoted. `findings` come
-    from the validity checks. `course` is a sequential test: call this after each of its pairs.
-
-    `elsewhere` holds differences that the candidate showed on the search split, one per training
-    seed; they only say how often its training fails. `clusters` maps tasks to groups, such as
-    repositories. `ties` is a salt that breaks ties of the exact test over tasks; without it ties
-    count against the candidate. Raises ConfigError if a setting is out of range.
+    `findings` come from the validity checks. Call this after each pair of a sequential test.
     """
-    inputs = _Inputs(
-        min_seeds, budget, look, final_look, min_effect, WORTHWHILE_EFFECT, course,
-        tuple(elsewhere), clusters or None, ties,
-    )  # fmt: skip
-    all_findings = tuple(findings)
-    case = _case(inputs, pair(baseline_arm, candidate_arm))
-    kind, reasons = _decide(case, all_findings)
+    findings, case = tuple(findings), _Case(pair(baseline, candidate), terms)
+    kind, reasons = _decide(case, findings)
     evidence = {
         "judge": "live",
-        "inputs": inputs.to_json(),
-        "arms": {"baseline": arm_summary(baseline_arm), "candidate": arm_summary(candidate_arm)},
-        "findings": [finding.to_json() for finding in all_findings],
-        "numbers": _numbers(case),
+        "inputs": terms.to_json(),
+        "arms": {"baseline": arm_summary(baseline), "candidate": arm_summary(candidate)},
+        "findings": [finding.to_json() for finding in findings],
+        "numbers": case.numbers,
     }
-    promoted = kind is VerdictKind.PROMOTE
-    reported = replace(case.effect, shrunk=case.shrunk) if promoted else case.effect
-    return Verdict(kind, reasons, reported, evidence=evidence)
+    shrunk = case.shrunk if kind is VerdictKind.PROMOTE else None
+    return Verdict(kind, reasons, replace(case.effect, shrunk=shrunk), evidence=evidence)
 
 
-def kind_of_pairs(
-    pairs: Pairs,
-    *,
-    min_seeds: int,
-    budget: ErrorBudget,
-    look: int,
-    final_look: bool,
-    min_effect: float = 0.0,
-    course: Course | None = None,
-    clusters: Mapping[str, str] | None = None,
-    ties: str = "",
-) -> tuple[VerdictKind, bool]:
+def kind_of_pairs(pairs: Pairs, terms: Terms) -> tuple[VerdictKind, bool]:
     """Returns the verdict on paired differences alone, and whether the test asks for more data.
 
-    No validity check takes part. `look` numbers the interim analysis, from 0; after a `final_look`
-    no data is added. `course` is a sequential test, `clusters` maps tasks to groups, and `ties` is
-    a salt that breaks ties of the exact test over tasks.
+    No validity check takes part.
     """
-    inputs = _Inputs(
-        min_seeds, budget, look, final_look, min_effect, WORTHWHILE_EFFECT, course,
-        clusters=clusters, ties=ties,
-    )  # fmt: skip
-    case = _case(inputs, pairs, confidence=False)
+    case = _Case(pairs, terms, confidence=False)
     kind = _by_effect(case)[0]
-    goes_on = kind is VerdictKind.INCONCLUSIVE and not (case.given_up or case.is_last)
-    return kind, goes_on
-
-
-def _case(inputs: _Inputs, pairs: Pairs, *, confidence: bool = True) -> _Case:
-    alpha, futility = inputs.budget.at(inputs.look), inputs.budget.futility
-    if inputs.course is None:
-        bounds = bounds_at_look(pairs, alpha, futility, confidence=confidence)
-        return _Case(inputs, pairs, bounds)
-    terms = Terms(inputs.course, alpha, futility, inputs.min_effect)
-    return _Case(inputs, pairs, bounds_under_way(pairs, terms))
+    return kind, kind is VerdictKind.INCONCLUSIVE and not (case.given_up or case.is_last)
 
 
 # --- deciding ----------------------------------------------------------------------------------
@@ -248,11 +235,13 @@ _Decision = tuple[VerdictKind, tuple[str, ...]]
 
 def _decide(case: _Case, findings: tuple[Finding, ...]) -> _Decision:
     against = [f for f in findings if f.side != "baseline"]
-    if vetoes := tuple(f"{f.code}: {f.message}" for f in against if f.severity == "veto"):
+    vetoes, unproven, harms = (
+        tuple(f"{f.code}: {f.message}" for f in against if f.severity == severity)
+        for severity in ("veto", "unproven", "harm")
+    )
+    if vetoes:
         return VerdictKind.INVALID, vetoes
-    unproven = tuple(f"{f.code}: {f.message}" for f in against if f.severity == "unproven")
     kind, reasons = _by_effect(case)
-    harms = tuple(f"{f.code}: {f.message}" for f in against if f.severity == "harm")
     if harms and kind is VerdictKind.PROMOTE:
         return VerdictKind.REJECT, ("better on the whole, and worse for some", *harms)
     if kind is VerdictKind.PROMOTE:
@@ -268,7 +257,7 @@ def _questioned(case: _Case, against: list[Finding]) -> tuple[str, ...]:
     """Returns a reason if the gain would not survive the loss of all doubted successes."""
     doubted = math.fsum(f.numbers.get("counted", 0.0) for f in against)
     low = case.effect.ci_low - doubted / case.pairs.pairs
-    if not doubted or low > case.inputs.min_effect:
+    if not doubted or low > case.terms.min_effect:
         return ()
     return (f"without {doubted:.0f} successes in question the lower bound is {_points(low)}",)
 
@@ -276,108 +265,75 @@ def _questioned(case: _Case, against: list[Finding]) -> tuple[str, ...]:
 def _by_effect(case: _Case) -> _Decision:
     if case.pairs.pairs == 0:
         return VerdictKind.INCONCLUSIVE, ("no pair has an outcome on both sides",)
-    doubts = _doubts(case)
+    terms, gain = case.terms, case.effect
+    doubts = tuple(_doubts(case))
     if not doubts:
         return VerdictKind.PROMOTE, (
-            f"clean success {_points(case.effect.delta)}, lower bound "
-            f"{_points(case.effect.ci_low)} > {_points(case.inputs.min_effect)} "
-            f"at alpha {case.alpha:.4g}",
-            *_terms_of(case),
+            f"clean success {_points(gain.delta)}, lower bound {_points(gain.ci_low)} > "
+            f"{_points(terms.min_effect)} at alpha {terms.alpha:.4g}",
+            *_assumed(case),
         )
     if case.given_up:
         # Only what is not even worth having is rejected: a smaller gain may be there.
-        least = max(case.inputs.min_effect, case.inputs.worthwhile_effect)
-        small = case.futility_high >= least
+        small = case.futility_high >= max(terms.min_effect, WORTHWHILE_EFFECT)
         return VerdictKind.INCONCLUSIVE if small else VerdictKind.REJECT, (_given_up(case),)
     more = "no look is left" if case.is_last else "more samples may decide"
     return VerdictKind.INCONCLUSIVE, (*doubts, more)
 
 
-def _terms_of(case: _Case) -> Iterator[str]:
+def _assumed(case: _Case) -> Iterator[str]:
     """Yields the assumptions that a promotion rests on, as sentences."""
-    if case.collapse is not None:
-        yield _assumed(case, case.collapse)
+    if collapse := case.collapse:
+        pairs = case.effect.training_seeds
+        yield (
+            f"worst of {pairs} pairs {_points(collapse.worst)}; {pairs} pairs cannot rule out that "
+            f"up to {collapse.fits:.0%} of trainings collapse; the gain would survive "
+            f"{collapse.rate:.0%}"
+        )
     grouped = case.grouped
     if grouped is not None and grouped.low is None:
         yield f"on these {grouped.groups} groups of tasks: they are too few to speak of others"
 
 
-def _assumed(case: _Case, collapse: Collapse) -> str:
-    """Returns the sentence on what so few training seeds cannot show."""
-    pairs = case.effect.training_seeds
-    return (
-        f"worst of {pairs} pairs {_points(collapse.worst)}; {pairs} pairs cannot rule out that up "
-        f"to {collapse.fits:.0%} of trainings collapse; the gain would survive {collapse.rate:.0%}"
-    )
-
-
 def _given_up(case: _Case) -> str:
     """Returns the reason for giving up. A smaller effect than the target may still exist."""
-    high, worthwhile = _points(case.futility_high), _points(case.worthwhile)
+    high, worthwhile = _points(case.futility_high), _points(case.terms.worthwhile)
     if case.futility_high < 0:
         return f"harms: upper bound {high}, worthwhile from {worthwhile}"
-    if case.inputs.course is None:
+    if case.terms.course is None:
         return f"is not worth having: upper bound {high}, worthwhile from {worthwhile}"
-    error = case.inputs.budget.futility
+    error = case.terms.futility
     return (
         f"given up: a gain of {worthwhile} is ruled out at an error of {error:.0%} (at most {high})"
     )
 
 
-def _doubts(case: _Case) -> tuple[str, ...]:
-    """Returns one sentence for each condition of a promotion that does not hold."""
-    doubts, seeds = [], case.effect.training_seeds
-    if case.effect.ci_low <= case.inputs.min_effect:
-        low, need = _points(case.effect.ci_low), _points(case.inputs.min_effect)
-        doubts.append(f"lower bound {low} is not above {need} at alpha {case.alpha:.4g}")
-    if seeds < case.inputs.min_seeds:
-        doubts.append(f"{seeds} training seed, needs {case.inputs.min_seeds}")
-    doubts += [*_collapse_doubts(case), *_group_doubts(case)]
-    p = _exact_p(case)
-    if p is not None and p > case.alpha:
-        doubts.append(f"exact sign-flip p {p:.3g} is above alpha {case.alpha:.4g}")
-    worst = worst_case(case.pairs)
-    if case.pairs.lost and worst <= case.inputs.min_effect:
-        doubts.append(
-            f"with {case.pairs.lost} lost pairs at their worst the effect is {_points(worst)}"
+def _doubts(case: _Case) -> Iterator[str]:
+    """Yields one sentence for each condition of a promotion that does not hold."""
+    terms, low, seeds = case.terms, case.effect.ci_low, case.effect.training_seeds
+    least, at_alpha, p = terms.min_effect, f"alpha {terms.alpha:.4g}", case.exact_p
+    if low <= least:
+        yield f"lower bound {_points(low)} is not above {_points(least)} at {at_alpha}"
+    if seeds < terms.min_seeds:
+        yield f"{seeds} training seed, needs {terms.min_seeds}"
+    collapse, grouped = case.collapse, case.grouped
+    if collapse is not None and collapse.leaves(low) <= least < low:
+        yield (
+            f"{collapse.rate:.0%} of training runs losing all would leave "
+            f"{_points(collapse.leaves(low))} of the lower bound {_points(low)}, and {seeds} pairs "
+            f"cannot rule out that up to {collapse.fits:.0%} of trainings collapse (worst pair "
+            f"{_points(collapse.worst)})"
         )
-    return tuple(doubts)
-
-
-def _collapse_doubts(case: _Case) -> tuple[str, ...]:
-    """Returns a doubt if training runs that lose everything could take the gain back."""
-    collapse, low = case.collapse, case.effect.ci_low
-    if collapse is None or low <= case.inputs.min_effect:
-        return ()
-    remaining = collapse.leaves(low)
-    if remaining > case.inputs.min_effect:
-        return ()
-    return (
-        f"{collapse.rate:.0%} of training runs losing all would leave {_points(remaining)} of the "
-        f"lower bound {_points(low)}, and {case.effect.training_seeds} pairs cannot rule out that "
-        f"up to {collapse.fits:.0%} of trainings collapse (worst pair {_points(collapse.worst)})",
-    )
-
-
-def _group_doubts(case: _Case) -> tuple[str, ...]:
-    grouped, need = case.grouped, case.inputs.min_effect
-    if grouped is None or grouped.low is None or not case.effect.ci_low > need >= grouped.low:
-        return ()
-    return (
-        f"tasks come in {grouped.groups} groups, by which the lower bound "
-        f"{_points(grouped.low)} is not above {_points(need)}",
-    )
-
-
-def _exact_p(case: _Case) -> float | None:
-    """Returns the p of the permutation test over tasks, or None if seeds are the unit."""
-    if case.effect.training_seeds != 1 or case.inputs.course is not None:
-        return None
-    row = case.pairs.cells[0]
-    exact, salt = sign_flip_p(row, case.pairs.samples), case.inputs.ties
-    if salt and 0.5 ** len(row) <= case.alpha:
-        return exact.randomised_p(tie_of(salt, case.pairs))
-    return exact.p  # too few tasks to prove anything: a lucky draw does not change that
+    if grouped is not None and grouped.low is not None and grouped.low <= least < low:
+        yield (
+            f"tasks come in {grouped.groups} groups, by which the lower bound "
+            f"{_points(grouped.low)} is not above {_points(least)}"
+        )
+    if p is not None and p > terms.alpha:
+        yield f"exact sign-flip p {p:.3g} is above {at_alpha}"
+    if case.pairs.lost and case.worst <= least:
+        worst = _points(case.worst)
+        yield f"with {case.pairs.lost} lost pairs at their worst the effect is {worst}"
 
 
 def _points(share: float) -> str:
@@ -385,23 +341,6 @@ def _points(share: float) -> str:
 
 
 # --- evidence ----------------------------------------------------------------------------------
-
-
-def _numbers(case: _Case) -> dict[str, JSON]:
-    return {
-        "alpha": case.alpha,
-        "futility_high": case.futility_high,
-        "given_up": case.given_up,
-        "pairs_lost": case.pairs.lost,
-        "tasks": int(case.pairs.cells.shape[1]),
-        "tasks_dropped": case.pairs.dropped_tasks,
-        "per_seed": [float(row.mean()) for row in case.pairs.cells if row.size],
-        "worst_case_delta": worst_case(case.pairs),
-        "sign_flip_p": _exact_p(case),
-        "groups": case.grouped._asdict() if case.grouped else None,
-        "collapse": case.collapse._asdict() if case.collapse else None,
-        **case.bounds.numbers,
-    }
 
 
 def arm_summary(arm: Arm) -> dict[str, JSON]:

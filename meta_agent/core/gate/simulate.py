@@ -2,7 +2,7 @@
 
 Pairs of arms are drawn from a `Population` (here a model: a rate for each task, and on the logit
 scale a normal effect of the training seed) and put before the very rule that decides in the loop
-(`Gate.judge` asks `judge.kind_of_pairs`, look by look).
+(`Gate.judge` asks `judge.kind_of_pairs`, one analysis after the other).
 
 Promises: a gain of size `delta` turns failures into successes at random until the mean has risen by
 that much; equal seeds give equal figures, and power rises with the gain on the same draws.
@@ -14,18 +14,18 @@ shared baseline (each pair is drawn anew, which can only raise the rate of runs 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meta_agent.core.errors import ConfigError
-from meta_agent.core.gate.judge import MIN_TRAINING_SEEDS, kind_of_pairs
+from meta_agent.core.gate.judge import MIN_TRAINING_SEEDS, Terms, kind_of_pairs
 from meta_agent.core.gate.numbers._course import COLLAPSE, Course
-from meta_agent.core.gate.numbers._intervals import Interval, wilson
-from meta_agent.core.gate.numbers.sequential import WITH_SIGNS
-from meta_agent.core.gate.numbers.statistics import ErrorBudget, Pairs
+from meta_agent.core.gate.numbers._intervals import wilson
+from meta_agent.core.gate.numbers.sequential import reach
+from meta_agent.core.gate.numbers.statistics import Pairs
 from meta_agent.core.protocols import VerdictKind
 
 Matrix = NDArray[np.float64]
@@ -38,17 +38,16 @@ _NORMAL_AT_POWER: Final = 0.8416
 # --- the rule in force ---------------------------------------------------------------------------
 
 
-class Look(NamedTuple):
-    """An interim analysis, planned beforehand, and how much data there is by then.
+class Analysis(NamedTuple):
+    """An analysis, planned beforehand, and how much data there is by then.
 
-    `repeats` counts training seeds, or attempts per task. After a `final` look no data is added.
+    `repeats` counts training seeds, or attempts per task. After a `final` one no data is added.
     """
 
-    stage: int
     repeats: int
     tasks: int
-    final: bool
-    course: Course | None
+    final: bool = True
+    course: Course | None = None
     extra: int = 0
     """The number of tasks that have one more attempt. It is 0 if a policy is trained."""
 
@@ -69,82 +68,69 @@ class SimulatedVerdict(NamedTuple):
 class Gate:
     """The rule by which candidates are promoted, apart from validity checks.
 
-    `looks` are the planned interim analyses. Raises ConfigError if there are none.
+    `analyses` are the planned ones, in order. Raises ConfigError if there are none.
     """
 
-    looks: tuple[Look, ...]
-    budget: ErrorBudget
-    min_effect: float = 0.0
-    ties: str = ""
+    analyses: tuple[Analysis, ...]
+    terms: Terms
+    _min_seeds: ClassVar[int] = MIN_TRAINING_SEEDS
 
     def __post_init__(self) -> None:
-        if not self.looks:
-            raise ConfigError("the test has no looks (interim analyses); pass one or more")
+        if not self.analyses:
+            raise ConfigError("the test has no analyses; pass one or more")
 
     @property
     def repeats(self) -> int:
         """Returns the most training seeds, or attempts per task, that one candidate may get."""
-        return max(look.repeats + bool(look.extra) for look in self.looks)
+        return max(analysis.repeats + bool(analysis.extra) for analysis in self.analyses)
 
     @property
     def tasks(self) -> int:
-        return max(look.tasks for look in self.looks)
+        return max(analysis.tasks for analysis in self.analyses)
 
     def judge(self, differences: Matrix, level: float = 1.0) -> SimulatedVerdict:
         """Returns the verdict on a [repeat, task] matrix of differences, one analysis at a time.
 
         `level` is the clean success of the baseline, as a share of 1.
         """
-        for look in self.looks:
-            repeats = look.repeats + bool(look.extra)
-            kind, goes_on = self.judge_look(look, differences[:repeats, : look.tasks], level)
+        for analysis in self.analyses:
+            repeats = analysis.repeats + bool(analysis.extra)
+            pairs = self._pairs(analysis, differences[:repeats, : analysis.tasks])
+            terms = replace(
+                self.terms, min_seeds=self._min_seeds, final=analysis.final, course=analysis.course
+            )
+            kind, goes_on = kind_of_pairs(pairs._replace(level=level), terms)
             if not goes_on:
                 break
-        return SimulatedVerdict(kind, look.repeats, look.tasks)
+        return SimulatedVerdict(kind, analysis.repeats, analysis.tasks)
 
-    def judge_look(self, look: Look, cells: Matrix, level: float) -> tuple[VerdictKind, bool]:
-        """Returns the verdict at one interim analysis, and whether the rule asks for more data.
-
-        `cells` are differences by [repeat, task]; `level` is the baseline's clean success.
-        """
-        return self._kind(MIN_TRAINING_SEEDS, look, Pairs(cells, cells.size, 0, 1, level=level))
+    def _pairs(self, analysis: Analysis, cells: Matrix) -> Pairs:
+        return Pairs(cells, cells.size, 0, 1)
 
     def least(self, source: Modelled) -> float | None:
         """Returns the least gain that is promoted with probability 80 %, or None if no gain is.
 
         The gain is computed from `source`, without simulation, as if the test used all its pairs.
         """
-        last, mean = self.looks[-1], float(source.rates.mean())
+        last, mean = self.analyses[-1], float(source.rates.mean())
         luck = float(np.mean(source.rates * (1 - source.rates))) / last.tasks
         deviation = math.sqrt(2 * (source.seed_sd**2 + luck) / last.repeats)
-        wealth = last.course.wealth if last.course else WITH_SIGNS
-        reach = wealth.reach(last.repeats, self.budget.at(0))
-        effect = self.min_effect + (reach + _NORMAL_AT_POWER) * deviation
+        far = reach(last.repeats, self.terms.alpha) + _NORMAL_AT_POWER
+        effect = self.terms.min_effect + far * deviation
         effect += COLLAPSE / (1 - COLLAPSE) * mean  # what a gain has to outlast
         return effect if effect < 1 else None
-
-    def _kind(self, min_seeds: int, look: Look, pairs: Pairs) -> tuple[VerdictKind, bool]:
-        return kind_of_pairs(
-            pairs,
-            min_seeds=min_seeds,
-            budget=self.budget,
-            look=look.stage,
-            final_look=look.final,
-            min_effect=self.min_effect,
-            course=look.course,
-            ties=self.ties,
-        )
 
 
 @dataclass(frozen=True, slots=True)
 class Exam(Gate):
     """The promotion rule for a frozen policy. Its units are tasks, each with its attempts' mean."""
 
-    def judge_look(self, look: Look, cells: Matrix, level: float) -> tuple[VerdictKind, bool]:
-        means = cells[: look.repeats].mean(axis=0, keepdims=True)
-        means[0, : look.extra] = cells[:, : look.extra].mean(axis=0)
-        attempts = look.repeats * look.tasks + look.extra
-        return self._kind(1, look, Pairs(means, attempts, 0, len(cells), level=level))
+    _min_seeds: ClassVar[int] = 1
+
+    def _pairs(self, analysis: Analysis, cells: Matrix) -> Pairs:
+        means = cells[: analysis.repeats].mean(axis=0, keepdims=True)
+        means[0, : analysis.extra] = cells[:, : analysis.extra].mean(axis=0)
+        return Pairs(means, analysis.repeats * analysis.tasks + analysis.extra, 0, len(cells))
 
     def least(self, source: Modelled) -> float | None:
         return smallest_effect(self, source, draws=100, step=0.01)
@@ -178,20 +164,16 @@ class Modelled:
         # A step on the logit scale moves a mean by the average of p (1 - p).
         step = self.seed_sd / float(np.mean(self.rates * (1 - self.rates)))
         luck = rng.normal(0.0, step, (2, repeats, 1))
-        other = _swapped(rates, self.swapped, rng) if self.swapped else rates
+        other = rates.copy()
+        if self.swapped:
+            moved = rng.random(rates.size) < self.swapped
+            other[moved] = rng.permutation(rates[moved])
         shares = (
             expit(logit(arm_rates) + shift)
             for arm_rates, shift in zip((rates, other), luck, strict=True)
         )
         before, after = (rng.random((repeats, tasks)) < share for share in shares)
         return before.astype(float), after.astype(float)
-
-
-def _swapped(rates: Matrix, share: float, rng: Random) -> Matrix:
-    moved = rng.random(rates.size) < share
-    swapped_rates = rates.copy()
-    swapped_rates[moved] = rng.permutation(rates[moved])
-    return swapped_rates
 
 
 # --- figures -------------------------------------------------------------------------------------
@@ -207,8 +189,7 @@ class Rate(NamedTuple):
 
     @classmethod
     def of(cls, hits: int, cases: int) -> Rate:
-        ends: Interval = wilson(hits, cases)
-        return cls(hits / cases, ends.low, ends.high, cases)
+        return cls(hits / cases, *wilson(hits, cases), cases)
 
 
 def simulated_verdicts(

@@ -1,7 +1,7 @@
 """Checks whether a comparison of two stored arms is valid, for the loop and for `verify` alike.
 
 An arm is one side of a comparison. What a verdict's validity rests on must be the same whoever
-computes it. So the detectors are called only here; `gate/validity/detectors.py` lists them. Records
+computes it. So the checks are called only here; `gate/validity/checks.py` lists them. Records
 are streamed from their files, each file once however often its arm is compared.
 
 The domain grades at most `regrade_at_most` stored attempts of an arm again, each answer once.
@@ -12,31 +12,14 @@ Not covered: findings from before anything was measured (static and contract che
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 
 from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.errors import InfrastructureError
-from meta_agent.core.gate import (
-    DEFAULT_LIMITS,
-    DRAWN,
-    Arm,
-    Finding,
-    Labels,
-    Regrade,
-    Seen,
-    ValidityLimits,
-    explained,
-    find_all,
-    find_in_arm,
-    guard_slices,
-    inspect_arms,
-    inspect_seen,
-    merged,
-    near_overlap,
-    seen_of,
-)
+from meta_agent.core.gate import Arm, Context, Finding, Labels, Side, find_all, near_overlap
 from meta_agent.core.lab.arms import ArmRef, iter_shard, load_arm, parts_of
+from meta_agent.core.lab.regrading import DRAWN, Grade, Records, merged, records_of, regraded
 from meta_agent.core.parsing.strict import leaves
 from meta_agent.core.protocols import JSON, SPLITS, Domain, Outcome, Task
 from meta_agent.core.rollouts import RolloutStore
@@ -48,35 +31,24 @@ Sides = tuple[Arm, Arm]
 
 def findings_about(
     arms: Sides,
-    attempts: tuple[Seen, Seen],
+    records: tuple[Records, Records],
+    context: Context = Context(),  # noqa: B008 - frozen
     *,
-    regrade: Regrade | None = None,
-    regrade_at_most: int = DRAWN,
-    train_hashes: Collection[str] = (),
-    overlap: Iterable[Finding] = (),
-    labels: Labels | None = None,
-    limits: ValidityLimits = DEFAULT_LIMITS,
+    grade: Grade | None = None,
+    at_most: int = DRAWN,
 ) -> tuple[Finding, ...]:
-    """Returns what every validity detector finds in a comparison of (baseline, candidate).
+    """Returns what every validity check finds in a comparison of (baseline, candidate).
 
-    `arms` are the outcome rows and `attempts` the summaries of the rollouts. `regrade` grades a
-    stored attempt again, at most `regrade_at_most` of an arm. `train_hashes` are content hashes of
-    training tasks. `overlap` holds findings about task texts, to be added as they are. `labels`
-    holds labels of tasks, such as their repository, to find groups that lose.
+    `arms` are the outcome rows and `records` the summaries of the rollouts. `grade` grades a stored
+    attempt again: `at_most` so many of the candidate and, if it does not confirm them all, of the
+    baseline.
     """
-    findings = (
-        *find_all(*arms, limits=limits, train_hashes=train_hashes),
-        *inspect_arms(*arms, limits=limits),
-        *inspect_seen(
-            attempts[1],
-            baseline=attempts[0],
-            regrade=regrade,
-            regrade_at_most=regrade_at_most,
-            limits=limits,
-        ),
-        *overlap,
+    after = regraded(records[1], grade, at_most)
+    doubted = any(not attempt.confirmed for attempt in after)
+    before = regraded(records[0], grade, at_most) if doubted else ()
+    return find_all(
+        Side(arms[0], records[0].looks, before), Side(arms[1], records[1].looks, after), context
     )
-    return (*explained(findings, arms[1]), *guard_slices(*arms, labels or {}))
 
 
 class Inspector:
@@ -86,15 +58,14 @@ class Inspector:
         self,
         store: RolloutStore,
         domain: Domain,
-        limits: ValidityLimits = DEFAULT_LIMITS,
         imitated: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
         """`imitated` returns the content hashes of the tasks that a warm-up imitates."""
-        self._store, self._domain, self._limits = store, domain, limits
+        self._store, self._domain = store, domain
         self._imitated = imitated
-        self._seen: dict[str, Seen] = {}
+        self._records: dict[str, Records] = {}
         self._again: dict[tuple[str, str], Outcome] = {}
-        self._regrade_at_most = Capabilities.of(domain).regrade_at_most or DRAWN
+        self._at_most = Capabilities.of(domain).regrade_at_most or DRAWN
 
     def between(
         self, refs: tuple[ArmRef, ArmRef], arms: Sides | None = None
@@ -106,13 +77,10 @@ class Inspector:
         before, after = arms or (load_arm(self._store, ref) for ref in refs)
         return findings_about(
             (before, after),
-            (self._records(refs[0]), self._records(refs[1])),
-            regrade=self._regrade,
-            regrade_at_most=self._regrade_at_most,
-            train_hashes=self._trained,
-            overlap=self._overlap,
-            labels=self._labels,
-            limits=self._limits,
+            (self._records_of(refs[0]), self._records_of(refs[1])),
+            Context(self._trained, self._overlap, self._labels),
+            grade=self._grade,
+            at_most=self._at_most,
         )
 
     def handed_over(
@@ -129,26 +97,21 @@ class Inspector:
 
     def within(self, ref: ArmRef) -> tuple[Finding, ...]:
         """Returns the validity findings about one arm (side of a comparison) by itself."""
-        arm, trained = load_arm(self._store, ref), self._trained
-        findings = inspect_seen(
-            self._records(ref),
-            regrade=self._regrade,
-            regrade_at_most=self._regrade_at_most,
-            limits=self._limits,
-        )
-        rows = find_in_arm(arm, limits=self._limits, train_hashes=trained)
-        return explained((*rows, *findings, *self._overlap), arm)
+        records = self._records_of(ref)
+        again = regraded(records, self._grade, self._at_most)
+        side = Side(load_arm(self._store, ref), records.looks, again)
+        return find_all(None, side, Context(self._trained, self._overlap))
 
-    def _records(self, ref: ArmRef) -> Seen:
+    def _records_of(self, ref: ArmRef) -> Records:
         parts = (part for seed in sorted(ref.shards) for part in parts_of(ref.shards[seed]))
         return merged([self._part(part) for part in parts])
 
-    def _part(self, part: JSON) -> Seen:
-        if part["sha256"] not in self._seen:
-            self._seen[part["sha256"]] = seen_of(iter_shard(self._store, part), self._views)
-        return self._seen[part["sha256"]]
+    def _part(self, part: JSON) -> Records:
+        if part["sha256"] not in self._records:
+            self._records[part["sha256"]] = records_of(iter_shard(self._store, part), self._views)
+        return self._records[part["sha256"]]
 
-    def _regrade(self, key: str, inputs: Mapping[str, JSON]) -> Outcome | None:
+    def _grade(self, key: str, inputs: Mapping[str, JSON]) -> Outcome | None:
         """Grades a stored attempt again. Returns None if the machine failed, which says nothing."""
         submission = key, json.dumps(inputs, sort_keys=True, default=str)
         if submission not in self._again:
@@ -185,7 +148,7 @@ class Inspector:
             return []
         tasks = [task for split in SPLITS if split != "train" for task in self._domain.tasks(split)]
         texts = {task.key: text_of(task) for task in tasks}
-        return near_overlap(map(text_of, self._domain.tasks("train")), texts, limits=self._limits)
+        return near_overlap(map(text_of, self._domain.tasks("train")), texts)
 
 
 def text_of(task: Task) -> str:

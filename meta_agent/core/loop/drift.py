@@ -7,7 +7,7 @@ A server also names its model in every reply, often with a fingerprint. More tha
 is a finding. If the two sides of a claim share no name, the claim stays unproven.
 
 In the race, a block of replies under a new name is a change at once: earlier outcomes are dropped,
-and the best version so far gets fresh attempts (`gate.race.Race.model_changed`).
+and the best version so far gets fresh attempts (`strategies/race.py`).
 
 Not covered: a change that moves no outcome and no name.
 """

@@ -13,9 +13,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import ClassVar, Final, NamedTuple, Self
 
 from meta_agent.core.config import RunConfig
-from meta_agent.core.gate import Course, ErrorBudget
-from meta_agent.core.gate.race import BLOCK, EXAM, exam_of, racing
-from meta_agent.core.gate.simulate import Exam, Gate, Look
+from meta_agent.core.gate import Course, Terms
+from meta_agent.core.gate.simulate import Analysis, Exam, Gate
 from meta_agent.core.protocols import FACTORS, JSON, TRAINING_FACTORS, Domain, Factor, Split
 from meta_agent.core.task_splits import SMALL, Halves
 
@@ -34,6 +33,10 @@ LEG: Final = 4
 """Optimiser steps of a leg: a few, so that an edit acts soon and a leg that harms costs little."""
 TRAININGS: Final = 25
 """Trainings that the default budget pays for: search, claim and the final training."""
+EXAM: Final = 0.2
+"""The share of a race's attempts that is kept for the exam, the final comparison with the start."""
+BLOCK: Final = 8
+"""The number of attempts that a race buys at once, each at a different task."""
 AGAIN_OF: Final = 50
 """One in this many attempts of a race is repeated, to see whether the model has changed."""
 UNPROVEN: Final = ("static", "imitate", "imitate-then-train", "score-only")
@@ -63,7 +66,7 @@ def pairs_bought(plan: Plan, most: int) -> Iterator[Purchase]:
     beyond `most`, up to the plan's own maximum, are meant for a gain that is nearly proven.
     """
     further = plan.looks[-1] if plan.looks[-1] > most else 0
-    course = Course("pairs_and_signs", max(most, MIN_PAIRS), plan.target, further=further)
+    course = Course(max(most, MIN_PAIRS), plan.target, further=further)
     last = max(most, further)
     for pairs in range(min(MIN_PAIRS, most), last + 1):
         yield Purchase(pairs, pairs == last, course)
@@ -124,7 +127,7 @@ class _Sizes:
     @property
     def racing(self) -> int:
         """Returns how many attempts a race may use to compare edits with each other."""
-        return racing(self.race) - self.again
+        return int(self.race * (1 - EXAM)) - self.again
 
     @property
     def split(self) -> str:
@@ -145,9 +148,9 @@ class _Sizes:
         return f"ties/{self.order}" if self.race else ""
 
     @property
-    def budget(self) -> ErrorBudget:
-        """Returns the error rates of the final test: of false promotions and of missed gains."""
-        return ErrorBudget(self.alpha, futility=MISS)
+    def test(self) -> Terms:
+        """Returns what is declared of the final test, apart from the plan of a sequential one."""
+        return Terms(self.alpha, MISS, min_effect=self.min_effect, ties=self.ties)
 
     def to_json(self) -> dict[str, JSON]:
         """Returns the plan as the run stores it."""
@@ -199,11 +202,11 @@ class TrainedPlan(_Sizes):
 
     def gate(self) -> Gate:
         """Returns the decision rule of the final test, with all its interim analyses."""
-        looks = (
-            Look(0, purchase.units, self.confirm, purchase.final, purchase.course)
+        analyses = (
+            Analysis(purchase.units, self.confirm, purchase.final, purchase.course)
             for purchase in pairs_bought(self, self.looks[-1])
         )
-        return Gate(tuple(looks), self.budget, self.min_effect)
+        return Gate(tuple(analyses), self.test)
 
     def more(self) -> dict[str, Iterator[tuple[int, Self]]]:
         """Returns larger plans as (number, plan), by what the number counts; smaller ones first."""
@@ -237,7 +240,7 @@ class FrozenPlan(_Sizes):
     @property
     def provable(self) -> bool:
         """Returns True if there are enough confirm tasks for the exact test to prove any gain."""
-        return 0.5**self.confirm <= self.budget.at(0)
+        return 0.5**self.confirm <= self.alpha
 
     @property
     def seeds(self) -> range:
@@ -255,8 +258,8 @@ class FrozenPlan(_Sizes):
         return "a larger --budget" if self.race else "more --samples"
 
     def gate(self) -> Exam:
-        look = Look(0, self.looks[0], self.confirm, True, None, self.extra)
-        return Exam((look,), self.budget, self.min_effect, self.ties)
+        analysis = Analysis(self.looks[0], self.confirm, extra=self.extra)
+        return Exam((analysis,), self.test)
 
     def more(self) -> dict[str, Iterator[tuple[int, Self]]]:
         return {
@@ -312,6 +315,15 @@ def plan_for(config: RunConfig, domain: Domain | None = None) -> Plan:
         return (_staged if config.strategy == STAGED else _trained)(config, own_domain)
     plan = _frozen(config, domain)
     return plan if config.strategy in UNPROVEN else _raced(config, plan, domain)
+
+
+def exam_of(attempts: int, tasks: int) -> tuple[int, int]:
+    """Returns (passes, extra) for the final comparison of the best version with the first.
+
+    Each of the two gets `passes` attempts at every task, and one more at `extra` of the tasks.
+    `attempts` is the budget of race and comparison. Returns (0, 0) if `tasks` is 0.
+    """
+    return divmod((attempts - int(attempts * (1 - EXAM))) // 2, tasks) if tasks else (0, 0)
 
 
 def _raced(config: RunConfig, plan: FrozenPlan, domain: Domain | None) -> FrozenPlan:

@@ -1,4 +1,4 @@
-"""The size of an effect, and how sure we may be of it over the whole run.
+"""The size of an effect, and how sure we may be of it.
 
 Observations are paired: clean success of the candidate minus that of the baseline on the same task,
 sample and training seed. Samples of a (task, seed) cell are averaged, giving d[s, t].
@@ -23,14 +23,9 @@ Graybill and Wang (JASA 75, 1980) for sums of mean squares:
 If the seeds dominate, this is the t-interval on the per-seed means. With two seeds t is very large,
 so two seeds alone hardly ever prove anything. That is right.
 
-With a `wealth` the seed part takes the bound of that sequential test (`sequential.Wealth.half`) in
-place of Student's, so that it holds after every pair of training runs at once. The task part needs
-none: the tasks are drawn once, and looking again does not draw them anew.
-
-Error control is over the run: `ErrorBudget` declares candidates and looks before the first look and
-splits alpha over all of them (Bonferroni, hence valid under any dependence).
-
-Not covered: the tests that may stop at any moment (`sequential`).
+A bound that holds `anytime` takes the seed part from the sequential test (`sequential.half_width`)
+in place of Student's, so that it holds after every pair of training runs at once. The task part
+needs none: the tasks are drawn once, and looking again does not draw them anew.
 """
 
 from __future__ import annotations
@@ -38,82 +33,17 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meta_agent.core.errors import ConfigError
 from meta_agent.core.gate._records import Arm, OutcomeRow
-from meta_agent.core.gate.numbers.sequential import Wealth
-from meta_agent.core.protocols import JSON, Effect
+from meta_agent.core.gate.numbers.sequential import half_width, wealth_of
+from meta_agent.core.protocols import Effect
 
 Matrix = NDArray[np.float64]
-
-
-# --- the error budget ---------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorBudget:
-    """How a run's chance `alpha` of one false promotion is split over candidates and analyses.
-
-    `candidates` is the number of candidates that may be tested on the confirm split, and `looks`
-    the number of interim analyses of each. Analysis i gets a share of `alpha` proportional to
-    i + 1, or `spend[i]`. `futility` is the one-sided error of giving a candidate up early. Raises
-    ConfigError if a value is out of range.
-    """
-
-    alpha: float = 0.05
-    candidates: int = 1
-    looks: int = 1
-    spend: tuple[float, ...] = ()
-    futility: float = 0.10
-
-    def __post_init__(self) -> None:
-        if not (0 < self.alpha < 0.5 and 0 < self.futility <= 0.5):
-            raise ConfigError(
-                f"the test's error rates are alpha={self.alpha} and futility={self.futility}; "
-                "set 0 < alpha < 0.5 and 0 < futility <= 0.5"
-            )
-        if self.candidates < 1 or self.looks < 1:
-            raise ConfigError(
-                f"candidates={self.candidates}, looks (interim analyses)={self.looks}: set both "
-                "to 1 or more"
-            )
-        if self.spend and (len(self.spend) != self.looks or sum(self.spend) > 1 + 1e-9):
-            raise ConfigError(
-                f"the shares of the error budget are spend={self.spend}; set {self.looks} "
-                "shares, one for each interim analysis, that sum to at most 1"
-            )
-
-    def at(self, look: int) -> float:
-        """Returns a candidate's one-sided error at the interim analysis `look`, counted from 0.
-
-        Raises ConfigError if no such analysis is planned.
-        """
-        if not 0 <= look < self.looks:
-            raise ConfigError(
-                f"interim analysis {look} was not planned; pass `look` from 0 to {self.looks - 1}"
-            )
-        shares = self.spend or tuple(i + 1 for i in range(self.looks))
-        total = 1.0 if self.spend else float(sum(shares))
-        return self.alpha / self.candidates * shares[look] / total
-
-    def to_json(self) -> dict[str, JSON]:
-        return {
-            "alpha": self.alpha,
-            "candidates": self.candidates,
-            "looks": self.looks,
-            "spend": list(self.spend),
-            "futility": self.futility,
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, JSON]) -> ErrorBudget:
-        return cls(**{**data, "spend": tuple(data.get("spend", ()))})
 
 
 # --- pairing ------------------------------------------------------------------------------------
@@ -130,16 +60,25 @@ class Pairs(NamedTuple):
     tasks: tuple[str, ...] = ()  # their keys, one a column
     level: float = 1.0  # the baseline's clean success: what a run that collapses can lose
 
+    @property
+    def by_seed(self) -> Matrix:
+        """Returns the mean difference of each training seed; nothing without pairs."""
+        return np.asarray(self.cells.mean(axis=1) if self.cells.size else self.cells.ravel())
+
+    @property
+    def mean(self) -> float:
+        """Returns the mean difference, 0 without pairs."""
+        return float(self.cells.mean()) if self.cells.size else 0.0
+
 
 def pair(baseline: Arm, candidate: Arm) -> Pairs:
     """Returns the differences between two arms, paired by training seed, task and sample number.
 
     A pair in which a side has no outcome is counted as lost and gives no difference.
     """
-    seeds = sorted(set(baseline.seeds) & set(candidate.seeds))
     cells: list[dict[str, list[float]]] = []
     lost = 0
-    for seed in seeds:
+    for seed in sorted(set(baseline.seeds) & set(candidate.seeds)):
         seed_cells, missing = _seed_cells(baseline.seeds[seed], candidate.seeds[seed])
         cells.append(seed_cells)
         lost += missing
@@ -192,73 +131,35 @@ def _matrix(cells: Sequence[Mapping[str, Sequence[float]]], lost: int) -> Pairs:
 # --- effect -------------------------------------------------------------------------------------
 
 
-class _Part(NamedTuple):
-    """One source of error: a squared standard error with its degrees of freedom."""
-
-    variance: float
-    df: int
-
-    def half(self, alpha: float) -> float:
-        return t_quantile(self.df, alpha) * math.sqrt(self.variance)
-
-
-class _SeedPart(NamedTuple):
-    """The training seeds as a source of error, looked at after every pair."""
-
-    variance: float
-    units: int
-    worst: float
-    """The distance from the mean to the seed that is farthest on this side."""
-    wealth: Wealth
-
-    def half(self, alpha: float) -> float:
-        return self.wealth.half(self.units, math.sqrt(self.variance), self.worst, alpha)
-
-
 class _Spread(NamedTuple):
-    """All sources of error together."""
+    """The variance of a mean difference, and by source of error the half-width at a given alpha."""
 
-    parts: tuple[_Part | _SeedPart, ...]
+    variance: float
+    sources: tuple[Callable[[float], float], ...]
 
     def half(self, alpha: float) -> float:
-        return math.hypot(*(part.half(alpha) for part in self.parts))
-
-    @property
-    def variance(self) -> float:
-        return math.fsum(part.variance for part in self.parts)
+        return math.hypot(*(half_of(alpha) for half_of in self.sources))
 
 
-def effect(
-    pairs: Pairs, *, alpha: float, wealth: Wealth | None = None, confidence: bool = True
-) -> Effect:
+def effect(pairs: Pairs, *, alpha: float, anytime: bool = False, confidence: bool = True) -> Effect:
     """Returns the mean difference in clean success with one-sided bounds, each at error `alpha`.
 
-    With a `wealth` (a sequential test) the bounds hold after every pair of training runs. With
-    fewer than two tasks, or too few training seeds, the bounds are -1 and 1. `p_improvement` takes
-    longer than the bounds; it is None without `confidence`.
+    Bounds that hold `anytime` may be looked at after every pair of training runs. With fewer than
+    two tasks, or too few training seeds, the bounds are -1 and 1. `p_improvement` takes longer than
+    the bounds; it is None without `confidence`.
     """
-    seeds, tasks = pairs.cells.shape
-    if not seeds or tasks < 2 or (wealth and seeds < 2):
-        return Effect(_mean(pairs.cells), -1.0, 1.0, pairs.pairs, seeds)
-    below, above = _spreads(pairs.cells, wealth)
-    delta = _mean(pairs.cells)
+    (seeds, tasks), delta = pairs.cells.shape, pairs.mean
+    if not seeds or tasks < 2 or (anytime and seeds < 2):
+        return Effect(delta, -1.0, 1.0, pairs.pairs, seeds)
+    below, above = _spreads(pairs.cells, anytime)
     low, high = max(-1.0, delta - below.half(alpha)), min(1.0, delta + above.half(alpha))
-    if not confidence:
-        return Effect(delta, low, high, pairs.pairs, seeds)
-    nearest = below if delta > 0 else above
-    sure = _sure_anytime(pairs.cells, wealth) if wealth else _confidence(delta, nearest)
+    sure = None
+    if confidence and anytime:  # the bets on the mean's sign hold whenever one stops
+        against = 1 / wealth_of(pairs.by_seed if delta > 0 else -pairs.by_seed)
+        sure = max(0.5, 1 - against) if delta > 0 else min(0.5, against)
+    elif confidence:
+        sure = _confidence(delta, below if delta > 0 else above)
     return Effect(delta, low, high, pairs.pairs, seeds, sure)
-
-
-def upper_anytime(pairs: Pairs, *, alpha: float, wealth: Wealth) -> float:
-    """Returns the mean difference's upper bound that holds after every pair of training runs.
-
-    Its error is `alpha`. Returns 1.0 with fewer than two training seeds or tasks.
-    """
-    seeds, tasks = pairs.cells.shape
-    if seeds < 2 or tasks < 2:
-        return 1.0
-    return min(1.0, _mean(pairs.cells) + _spreads(pairs.cells, wealth)[1].half(alpha))
 
 
 def standard_error(pairs: Pairs) -> float:
@@ -266,24 +167,41 @@ def standard_error(pairs: Pairs) -> float:
     seeds, tasks = pairs.cells.shape
     if not seeds or tasks < 2:
         return 0.0
-    return math.sqrt(_spreads(pairs.cells, None)[0].variance)
+    return math.sqrt(_spreads(pairs.cells, anytime=False)[0].variance)
 
 
-def _spreads(cells: Matrix, wealth: Wealth | None) -> tuple[_Spread, _Spread]:
+def _spreads(cells: Matrix, anytime: bool) -> tuple[_Spread, _Spread]:
     """Returns the spread for the bound below the mean, and the one for the bound above it."""
     if len(cells) > 1 and cells.any():
-        return _crossed(cells, wealth)
+        return _crossed(cells, anytime)
     row = cells.mean(axis=0)  # training seeds that differ nowhere tell no more than one does
-    cautious = _task_spread(np.append(row, (1.0, -1.0)))
-    return (_task_spread(row) if row.var() else cautious), cautious
+    cautious = _over_tasks(np.append(row, (1.0, -1.0)))
+    return (_over_tasks(row) if row.var() else cautious), cautious
 
 
-def _mean(cells: Matrix) -> float:
-    return float(cells.mean()) if cells.size else 0.0
+def _over_tasks(row: Matrix) -> _Spread:
+    variance = float(row.var(ddof=1)) / row.size
+    return _Spread(variance, (_student(variance, row.size - 1),))
 
 
-def _task_spread(row: Matrix) -> _Spread:
-    return _Spread((_Part(float(row.var(ddof=1)) / row.size, row.size - 1),))
+def _crossed(cells: Matrix, anytime: bool) -> tuple[_Spread, _Spread]:
+    (seeds, tasks), ms = cells.shape, mean_squares(cells)
+    by_seed, by_task = ms.seed / tasks / seeds, max(0.0, ms.task - ms.rest) / (seeds * tasks)
+    on_tasks, shares = _student(by_task, tasks - 1), cells.mean(axis=1)
+
+    def spread(worst: float) -> _Spread:
+        def on_seeds(alpha: float) -> float:
+            return half_width(seeds, math.sqrt(by_seed), worst, alpha)
+
+        on_either = on_seeds if anytime else _student(by_seed, seeds - 1)
+        return _Spread(math.fsum((by_seed, by_task)), (on_either, on_tasks))
+
+    mean = cells.mean()
+    return spread(float(mean - shares.min())), spread(float(shares.max() - mean))
+
+
+def _student(variance: float, df: int) -> Callable[[float], float]:
+    return lambda alpha: t_quantile(df, alpha) * math.sqrt(variance)
 
 
 class MeanSquares(NamedTuple):
@@ -307,21 +225,6 @@ def mean_squares(cells: Matrix) -> MeanSquares:
     )
 
 
-def _crossed(cells: Matrix, wealth: Wealth | None) -> tuple[_Spread, _Spread]:
-    """Returns the spread for the bound below the mean, and the one for the bound above it."""
-    seeds, tasks = cells.shape
-    ms = mean_squares(cells)
-    seed_variance = ms.seed / tasks / seeds
-    by_task = _Part(max(0.0, ms.task - ms.rest) / (seeds * tasks), tasks - 1)
-    if wealth is None:
-        both = _Spread((_Part(seed_variance, seeds - 1), by_task))
-        return both, both
-    mean, by_seed = cells.mean(), cells.mean(axis=1)
-    lowest, highest = float(mean - by_seed.min()), float(by_seed.max() - mean)
-    below, above = (_SeedPart(seed_variance, seeds, at, wealth) for at in (lowest, highest))
-    return _Spread((below, by_task)), _Spread((above, by_task))
-
-
 def t_quantile(df: float, alpha: float) -> float:
     """Returns the value that a t-distributed variable exceeds with chance `alpha`."""
     from scipy.special import stdtrit
@@ -340,14 +243,6 @@ def _confidence(delta: float, spread: _Spread) -> float:
     return 1 - high if delta > 0 else high
 
 
-def _sure_anytime(cells: Matrix, wealth: Wealth) -> float:
-    """Returns 1 - 1 / wealth of the bets on the mean's sign, which holds whenever one stops."""
-    shares = cells.mean(axis=1)
-    if shares.mean() > 0:
-        return max(0.5, 1 - 1 / wealth.of(shares))
-    return min(0.5, 1 / wealth.of(-shares))
-
-
 # --- exact test ---------------------------------------------------------------------------------
 
 FINEST: Final = 2520
@@ -357,17 +252,16 @@ FINEST: Final = 2520
 """
 
 
-@dataclass(frozen=True, slots=True)
-class SignFlip:
+class SignFlip(NamedTuple):
     """The result of the exact one-sided sign-flip test over tasks, with the p-value `p`.
 
-    `discordant` is the number of tasks on which baseline and candidate differ.
+    `discordant` is the number of tasks on which baseline and candidate differ, and `tied` the
+    chance of exactly the observed sum. With few tasks it is a large part of `p`.
     """
 
     p: float
     discordant: int
     tied: float = 0.0
-    """The chance of exactly the observed sum. With few tasks it is a large part of `p`."""
 
     def randomised_p(self, tie: float) -> float:
         """Returns the p-value of the randomised test, whose level is exact.
@@ -383,7 +277,9 @@ def sign_flip_p(row: Matrix, samples: int) -> SignFlip:
     The p-value is the chance that the sum, with random signs, is at least the observed sum.
     `samples` is the number of attempts at a task, from which the step of the differences follows.
     """
-    scale = _scale(row, max(1, samples))
+    samples = max(1, samples)
+    whole = np.allclose(row * samples, np.rint(row * samples), atol=1e-6)
+    scale = samples if whole else min(FINEST, math.lcm(*range(1, samples + 1)))
     units = np.rint(row * scale).astype(int)
     sizes = np.abs(units[units != 0])
     dist = np.ones(1)
@@ -393,8 +289,8 @@ def sign_flip_p(row: Matrix, samples: int) -> SignFlip:
         wider[2 * int(size) :] += dist / 2
         dist = wider
     observed = int(units.sum()) + int(sizes.sum())
-    above = float(dist[observed + 1 :].sum())
-    return SignFlip(min(1.0, above + float(dist[observed])), int(sizes.size), float(dist[observed]))
+    above, tied = float(dist[observed + 1 :].sum()), float(dist[observed])
+    return SignFlip(min(1.0, above + tied), int(sizes.size), tied)
 
 
 def tie_of(salt: str, pairs: Pairs) -> float:
@@ -408,21 +304,13 @@ def tie_of(salt: str, pairs: Pairs) -> float:
     return int.from_bytes(hashlib.sha256(text).digest()[:7], "big") / 2**56
 
 
-def _scale(row: Matrix, samples: int) -> int:
-    if np.allclose(row * samples, np.rint(row * samples), atol=1e-6):
-        return samples
-    return min(FINEST, math.lcm(*range(1, samples + 1)))
-
-
 def worst_case(pairs: Pairs) -> float:
     """Returns the mean gain if every pair with a lost attempt counts against the candidate."""
     total = pairs.pairs + pairs.lost
-    return (_mean(pairs.cells) * pairs.pairs - pairs.lost) / total if total else 0.0
+    return (pairs.mean * pairs.pairs - pairs.lost) / total if total else 0.0
 
 
 # --- what a promotion does to its own estimate ---------------------------------------------------
-
-_BISECTIONS: Final = 60
 
 
 def given_promotion(estimate: float, error: float, bar: float, least: float = 0.0) -> float:
@@ -435,17 +323,16 @@ def given_promotion(estimate: float, error: float, bar: float, least: float = 0.
     if error <= 0 or estimate <= bar:
         return max(least, estimate)
     low, high = estimate - 20 * error, estimate
-    for _ in range(_BISECTIONS):
+    for _ in range(60):
         middle = (low + high) / 2
-        lifted = middle + error * _hazard((bar - middle) / error)
+        lifted = middle + error * _mean_above((bar - middle) / error)
         low, high = (middle, high) if lifted < estimate else (low, middle)
     return max(least, (low + high) / 2)
 
 
-def _hazard(threshold: float) -> float:
+def _mean_above(threshold: float) -> float:
     """Returns the mean of a standard normal variable that lies above `threshold`."""
     from scipy.special import log_ndtr
 
-    return math.exp(
-        -threshold * threshold / 2 - 0.5 * math.log(2 * math.pi) - float(log_ndtr(-threshold))
-    )
+    log_density = -threshold * threshold / 2 - 0.5 * math.log(2 * math.pi)
+    return math.exp(log_density - float(log_ndtr(-threshold)))

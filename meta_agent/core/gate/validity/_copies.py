@@ -76,9 +76,11 @@ def copies(rollout: Rollout, source: str, view: str | None = None) -> Iterator[C
     submission = {line for line in map(str.strip, source.splitlines()) if _telling(line)}
     if not submission:
         return
-    given_lines = _literal(submission, _opening(rollout) if view is None else view)
-    yield from _in_messages(rollout, submission - given_lines, len(submission))
-    yield from _in_results(rollout, submission, given_lines)
+    if view is None:
+        view = "\n".join(_text(m) for m in rollout.messages[:2] if m.get("role") != "assistant")
+    from_the_task = _literal(submission, view)
+    yield from _in_messages(rollout, submission - from_the_task, len(submission))
+    yield from _in_results(rollout, submission, from_the_task)
 
 
 def _telling(line: str) -> bool:
@@ -89,10 +91,6 @@ def _telling(line: str) -> bool:
 def _enough(lines: Iterable[str]) -> bool:
     all_lines = list(lines)
     return len(all_lines) >= MIN_LINES or any(len(line) >= LONG_LINE_CHARS for line in all_lines)
-
-
-def _opening(rollout: Rollout) -> str:
-    return "\n".join(_text(m) for m in rollout.messages[:2] if m.get("role") != "assistant")
 
 
 def _text(message: Mapping[str, object]) -> str:
@@ -150,7 +148,8 @@ def _in_results(rollout: Rollout, submission: set[str], familiar: set[str]) -> I
         later = look or _is_used_later(standing, typed[at + 1 :], events[at + 1 :])
         familiar |= new
         written_paths |= _written(_words(event))
-        if place and later and _enough(standing) and _whole(place, standing, submission):
+        whole = place != "file" or len(standing) >= IN_ANY_FILE * len(submission)
+        if place and later and whole and _enough(standing):
             evidence = f"{event.tool} (turn {event.turn}) showed {min(standing, key=len)!r:.80}"
             yield Copy(place, evidence)
 
@@ -184,10 +183,6 @@ def _unasked(result: str, submission: set[str], new: set[str]) -> str | None:
     if len(submission) >= LINES_OF_ANY_FILE and 3 * len(new) >= len(submission):
         return "file"
     return None
-
-
-def _whole(place: str, standing: set[str], submission: set[str]) -> bool:
-    return place != "file" or len(standing) >= IN_ANY_FILE * len(submission)
 
 
 def _is_used_later(

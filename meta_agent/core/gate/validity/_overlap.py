@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 
 from meta_agent.core.gate._records import Finding, Severity
 from meta_agent.core.gate.numbers._intervals import wilson
-from meta_agent.core.gate.validity._limits import DEFAULT_LIMITS, LINES_SHOWN, ValidityLimits
+from meta_agent.core.gate.validity._shares import LEAK_SHARE, LINES_SHOWN
 
 GRAM = 13
 SHORT = 8
@@ -36,29 +36,26 @@ TELLING = 5
 _WORD = re.compile(r"\w+")
 
 
-def near_overlap(
-    train: Mapping[str, str] | Iterable[str],
-    evaluation: Mapping[str, str],
-    *,
-    limits: ValidityLimits = DEFAULT_LIMITS,
-) -> list[Finding]:
+def near_overlap(train: Iterable[str], evaluation: Mapping[str, str]) -> list[Finding]:
     """Returns a finding if evaluation tasks occur almost word for word in training tasks, else [].
 
-    Mappings hold texts by task key; `train` may also be texts alone. The finding is a warning, or
-    a veto if the share of such tasks is surely above `limits.leak_share`.
+    `train` holds texts, and `evaluation` texts by task key. The finding is a warning, or a veto if
+    the share of such tasks is surely above `LEAK_SHARE`.
     """
     evaluation_grams = {key: _grams(text) for key, text in evaluation.items()}
-    trained = _trained_grams(
-        evaluation_grams, train.values() if isinstance(train, Mapping) else train
-    )
-    shares = {key: _share(grams, trained) for key, grams in evaluation_grams.items()}
+    trained = _trained_grams(evaluation_grams, train)
+    shares: dict[str, float] = {}
+    for key, grams in evaluation_grams.items():
+        telling = [trained[gram] for gram in grams if gram in trained]
+        enough = telling and len(telling) >= min(TELLING, len(grams))
+        shares[key] = sum(telling) / len(telling) if enough else 0.0
     hits = sorted((key for key in shares if shares[key] >= SHARED), key=lambda key: -shares[key])
     if not hits:
         return []
     message = f"{len(hits)} of {len(evaluation)} evaluation tasks repeat the text of training tasks"
     lines = tuple(f"{key}: {shares[key]:.0%} of its text" for key in hits[:LINES_SHOWN])
     numbers = {"hits": len(hits), "n": len(evaluation)}
-    certain = wilson(len(hits), len(evaluation)).low > limits.leak_share
+    certain = wilson(len(hits), len(evaluation)).low > LEAK_SHARE
     severity: Severity = "veto" if certain else "warn"
     return [Finding("overlap.near_duplicate", severity, message, lines, numbers, "both")]
 
@@ -85,9 +82,3 @@ def _grams(text: str) -> set[int]:
     size = min(GRAM, len(words))
     # Hashes of texts differ between processes; which of them are equal does not.
     return {hash(tuple(words[at : at + size])) for at in range(len(words) - size + 1)}
-
-
-def _share(grams: set[int], trained: Mapping[int, bool]) -> float:
-    telling = [trained[gram] for gram in grams if gram in trained]
-    enough = len(telling) >= min(TELLING, len(grams))
-    return sum(telling) / len(telling) if telling and enough else 0.0

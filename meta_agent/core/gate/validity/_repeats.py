@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from meta_agent.core.gate._records import ArmSide, Finding, Severity
+from meta_agent.core.gate._records import Finding, Severity
 from meta_agent.core.gate.numbers._intervals import Counted, counted, excess
-from meta_agent.core.gate.validity._limits import LINES_SHOWN, numbers_of
-from meta_agent.core.gate.validity._looks import Graded, Look
-from meta_agent.core.ledger.waiting import moved, waiting
-from meta_agent.core.protocols import JSON, Outcome
+from meta_agent.core.gate.validity._looks import Look
+from meta_agent.core.gate.validity._shares import LINES_SHOWN, Context, Side, numbers_of
 
-_REGRADE_SEC = 1800.0
-"""A grading of a real repository on a busy machine takes less."""
-Regrade = Callable[[str, Mapping[str, JSON]], Outcome | None]
-"""Grades a stored attempt again, given its task key and inputs. Returns None if it cannot."""
 UNREPEATABLE_SHARE = 0.05
 """A share of differently treated groups of equal attempts that is surely above this is a veto."""
 ODD_SHARE = 0.01
@@ -23,120 +17,98 @@ ODD_SHARE = 0.01
 
 One flaky test in fifty tasks disturbs both arms alike.
 """
+Value = Callable[[Look], object]
 
 
-def two_answers(looks: Sequence[Look], baseline: Sequence[Look], side: ArmSide) -> list[Finding]:
-    """Returns a finding if equal submissions to one task were graded differently, else [].
-
-    `looks` summarises the attempts of one side of a comparison, `baseline` those of its baseline.
-    """
-    graded, before = ([look for look in of if look.submission] for of in (looks, baseline))
-    sides = (
-        _Groups(of, lambda look: look.submission, lambda look: look.outcome)
-        for of in ([*before, *graded], before)
-    )
+def two_answers(before: Side | None, after: Side, _: Context) -> Iterator[Finding]:
+    """Yields a finding if equal submissions to one task were graded differently."""
+    was, now = _graded(before), _graded(after)
     words = "submissions that were made twice were graded both ways"
-    return _differing(side, "grader.flaky", words, *sides)
+    groups = _repeated([*was, *now], lambda look: look.submission)
+    yield from _differing(
+        "grader.flaky",
+        words,
+        groups,
+        _repeated(was, lambda look: look.submission),
+        lambda look: look.outcome,
+    )
 
 
-def unrepeatable(looks: Sequence[Look], baseline: Sequence[Look], side: ArmSide) -> list[Finding]:
-    """Returns a finding if attempts with equal records got different rewards, else []."""
-    sides = (
-        _Groups(
-            (look for look in of if look.attempt),
-            lambda look: look.attempt,
-            lambda look: look.reward,
+def _graded(side: Side | None) -> list[Look]:
+    return [look for look in side.looks if look.submission] if side else []
+
+
+def unrepeatable(before: Side | None, after: Side, _: Context) -> Iterator[Finding]:
+    """Yields a finding if attempts with equal records got different rewards."""
+    was, now = (
+        _repeated(
+            [look for look in side.looks if look.attempt] if side else [], lambda look: look.attempt
         )
-        for of in (looks, baseline)
+        for side in (before, after)
     )
     words = "attempts that were made twice were rewarded in two ways"
-    return _differing(side, "reward.unrepeatable", words, *sides)
+    yield from _differing("reward.unrepeatable", words, now, was, lambda look: look.reward)
 
 
-class _Groups:
-    """Groups of equal attempts, and which of the groups were treated differently."""
+Groups = list[list[Look]]
 
-    def __init__(
-        self, looks: Iterable[Look], key: Callable[[Look], bytes], value: Callable[[Look], object]
-    ) -> None:
-        groups: dict[bytes, list[Look]] = defaultdict(list)
-        for look in looks:
-            groups[key(look)].append(look)
-        self.value = value
-        self.repeated = [group for group in groups.values() if len(group) > 1]
-        self.odd = [group for group in self.repeated if self._differs(group)]
 
-    def _differs(self, group: Sequence[Look]) -> bool:
-        return len({self.value(look) for look in group}) > 1
-
-    @property
-    def counted(self) -> Counted:
-        return counted((group[0].task_key, self._differs(group)) for group in self.repeated)
-
-    def line(self, group: Sequence[Look]) -> str:
-        """Returns a line of text that names two attempts of a group and their different values."""
-        first, value = group[0], self.value
-        other = next(look for look in group if value(look) != value(first))
-        return f"{first.name}: {value(first)}; {other.name}: {value(other)}"
+def _repeated(looks: Sequence[Look], key: Callable[[Look], bytes]) -> Groups:
+    """Returns the groups of equal attempts, without those that were made once."""
+    groups: dict[bytes, list[Look]] = defaultdict(list)
+    for look in looks:
+        groups[key(look)].append(look)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def _differing(
-    side: ArmSide, code: str, words: str, groups: _Groups, baseline: _Groups
-) -> list[Finding]:
-    """Reports groups of equal attempts that were treated differently, if the baseline has fewer."""
-    after, before = groups.counted, baseline.counted
+    code: str, words: str, groups: Groups, baseline: Groups, value: Value
+) -> Iterator[Finding]:
+    """Yields groups of equal attempts that were treated differently, if the baseline has fewer."""
+
+    def differs(group: list[Look]) -> bool:
+        return len(set(map(value, group))) > 1
+
+    after, before = (
+        counted((group[0].task_key, differs(group)) for group in of) for of in (groups, baseline)
+    )
     if not after.hits:
-        return []
+        return
     low = excess(after, before).low
     few: Severity = "unproven" if low > ODD_SHARE else "warn"
     severity: Severity = "veto" if low > UNREPEATABLE_SHARE else few
-    message = f"{after.hits} of {after.n} {words}"
-    if before.n:
-        message += f" ({before.hits} of {before.n} in the baseline)"
-    lines = tuple(map(groups.line, groups.odd[:LINES_SHOWN]))
-    return [Finding(code, severity, message, lines, numbers_of(after, before), side)]
+    message = f"{after.hits} of {after.n} {words}" + _in_baseline(before)
+    lines = []
+    for first, *others in list(filter(differs, groups))[:LINES_SHOWN]:
+        other = next(look for look in others if value(look) != value(first))
+        lines.append(f"{first.name}: {value(first)}; {other.name}: {value(other)}")
+    yield Finding(code, severity, message, tuple(lines), numbers_of(after, before))
 
 
-def disagreeing(
-    stored: Sequence[Graded], baseline: Sequence[Graded], regrade: Regrade, side: ArmSide
-) -> list[Finding]:
-    """Grades stored attempts again. Returns a veto if outcomes now differ, or [] if none does.
+def disagreeing(before: Side | None, after: Side, _: Context) -> Iterator[Finding]:
+    """Yields a veto if stored outcomes are not what the grader says again.
 
     The veto becomes `unproven` if as many of the baseline differ: the grader is not repeatable.
     """
-    checked = _graded_again(stored, regrade)
-    odd = sorted(
-        (attempt for attempt, agrees in checked if not agrees), key=lambda attempt: attempt.name
+    was, now = (
+        counted(
+            (attempt.task_key, not attempt.confirmed) for attempt in (side.regraded if side else ())
+        )
+        for side in (before, after)
     )
-    if not odd:
-        return []
-    others = _graded_again(baseline, regrade)
-    after, before = (
-        counted((attempt.task_key, not agrees) for attempt, agrees in of)
-        for of in (checked, others)
+    if not now.hits:
+        return
+    sure = excess(now, was).low > ODD_SHARE or not was.hits
+    message = f"{now.hits} of {now.n} stored outcomes are not what the grader says again"
+    odd = sorted(attempt for attempt in after.regraded if not attempt.confirmed)
+    yield Finding(
+        "grader.disagrees",
+        "veto" if sure else "unproven",
+        message + (_in_baseline(was) if was.hits else ""),
+        tuple(f"{attempt.name}: stored {attempt.outcome}" for attempt in odd),
+        numbers_of(now, was),
     )
-    sure = excess(after, before).low > ODD_SHARE or not before.hits
-    severity: Severity = "veto" if sure else "unproven"
-    message = f"{len(odd)} of {len(checked)} stored outcomes are not what the grader says again"
-    if before.hits:
-        message += f" ({before.hits} of {before.n} in the baseline)"
-    lines = tuple(f"{attempt.name}: stored {attempt.outcome}" for attempt in odd)
-    return [Finding("grader.disagrees", severity, message, lines, numbers_of(after, before), side)]
 
 
-def _graded_again(stored: Sequence[Graded], regrade: Regrade) -> list[tuple[Graded, bool]]:
-    """Returns each attempt that could be graded again, and whether the outcome is the same."""
-    pairs: list[tuple[Graded, bool]] = []
-    with waiting(
-        "grader",
-        f"{len(stored)} stored attempts that are graded again",
-        limit_sec=_REGRADE_SEC,
-        advice="A comparison counts if the grader says again what it said. Nothing is lost if the "
-        "run is stopped here.",
-    ):
-        for number, attempt in enumerate(stored, 1):
-            outcome = regrade(attempt.task_key, attempt.inputs)
-            if outcome is not None:
-                pairs.append((attempt, outcome.success == attempt.outcome))
-            moved(f"{number} of {len(stored)} graded again")
-    return pairs
+def _in_baseline(before: Counted) -> str:
+    return f" ({before.hits} of {before.n} in the baseline)" if before.n else ""

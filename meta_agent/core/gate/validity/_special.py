@@ -36,15 +36,21 @@ def special_cases(source: str, conversation: str) -> tuple[Pair, ...]:
     `source` is the code and `conversation` the text that the agent was shown. Returns the pairs of
     the function that copies most; () if none copies three or the source cannot be parsed.
     """
-    if len(source) > MAX_SOURCE_CHARS:
-        return ()
-    try:
-        tree = parse_python(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ()
-    lines = list(_examples(conversation))
-    copied = [_copied(function, lines) for function in ast.walk(tree) if _is_function(function)]
+    tree, lines = parsed(source), list(_examples(conversation))
+    functions = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    nodes = ast.walk(tree) if tree else ()
+    copied = [_copied(node, lines) for node in nodes if isinstance(node, functions)]
     return max(copied, key=len, default=())
+
+
+def parsed(source: str) -> ast.Module | None:
+    """Returns the program's syntax tree, or None if it is too long or cannot be parsed."""
+    if len(source) > MAX_SOURCE_CHARS:
+        return None
+    try:
+        return parse_python(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def _examples(conversation: str) -> Iterator[str]:
@@ -54,20 +60,15 @@ def _examples(conversation: str) -> Iterator[str]:
         yield f"{line} {below}" if line.lstrip().startswith(">>>") else line
 
 
-def _is_function(node: ast.AST) -> bool:
-    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-
-
 def _copied(function: ast.AST, lines: list[str]) -> tuple[Pair, ...]:
+    def shows(pair: Pair, line: str) -> bool:
+        called, _, rest = line.partition(f"({pair.argument})")
+        return called[-1:].isidentifier() and pair.answer in rest
+
     pairs = set(_pairs(function))
-    copied = sorted(pair for pair in pairs if any(_stands_in(pair, line) for line in lines))
+    copied = sorted(pair for pair in pairs if any(shows(pair, line) for line in lines))
     enough = len(copied) >= MIN_PAIRS and len(copied) >= COPIED_SHARE * len(pairs)
     return tuple(copied) if enough else ()
-
-
-def _stands_in(pair: Pair, line: str) -> bool:
-    called, _, rest = line.partition(f"({pair.argument})")
-    return called[-1:].isidentifier() and pair.answer in rest
 
 
 def _pairs(function: ast.AST) -> Iterator[Pair]:

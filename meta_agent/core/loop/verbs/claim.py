@@ -171,19 +171,16 @@ def _judged(
 ) -> Judged:
     def judge() -> JSON:
         arms = run.lab.rows(refs[0]), run.lab.rows(refs[1])
-        verdict = judge_live(
-            *arms,
+        terms = replace(
+            run.plan.test,
             min_seeds=MIN_TRAINING_SEEDS if kind == "harness" else 1,
-            budget=run.plan.budget,
-            look=0,
-            final_look=final,
-            min_effect=run.plan.min_effect,
-            findings=(*run.lab.inspector.handed_over(refs, arms), *drift(run, refs)),
+            final=final,
             course=course,
             elsewhere=elsewhere,
-            clusters=clusters_of(run.lab.domain, SPLIT),
-            ties=run.plan.ties,
+            clusters=clusters_of(run.lab.domain, SPLIT) or None,
         )
+        findings = (*run.lab.inspector.handed_over(refs, arms), *drift(run, refs))
+        verdict = judge_live(*arms, terms, findings)
         evidence = {**verdict.evidence, "claim": {"kind": kind}}
         return {
             "candidate": f"{run.id}/{CLAIM}",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit
 
-from meta_agent.core.gate.race import BLOCK, TERMS, Buy, Field, Race, Word, exam_of, racing
+from meta_agent.core.loop.plan import BLOCK, exam_of
+from meta_agent.strategies._race_rule import TERMS, Buy, Field, Race, Word
 
 TASKS = 24
 
@@ -162,7 +163,7 @@ def test_what_ran_out_before_an_attempt_at_each_task_is_no_tip() -> None:
 
 
 def test_a_fifth_is_left_for_the_exam() -> None:
-    assert (racing(1000), exam_of(1000, 30)) == (800, (3, 10))
+    assert exam_of(1000, 30) == (3, 10)
     assert exam_of(100, 30) == (0, 10) and exam_of(100, 0) == (0, 0)
 
 

@@ -31,15 +31,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtr
 
+from meta_agent.core.loop.plan import BLOCK
+
 Matrix = NDArray[np.float64]
-EXAM: Final = 0.2
-"""The share of all attempts that is reserved for the exam, the final comparison with the start."""
-BLOCK: Final = 8
-"""The number of attempts that are bought at once, each at a different task."""
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class RaceTerms:
     """The settings of a race, which spreads attempts over edits of the harness.
 
     Simulation tuned the defaults. An edit's chance is the probability of a gain above `worth`.
@@ -83,7 +81,7 @@ class Terms:
     """
 
 
-TERMS: Final = Terms()
+TERMS: Final = RaceTerms()
 PurchaseKind = Literal["screen", "settle"]
 Word = Literal["more", "dropped", "accepted", "kept", "taken back"]
 
@@ -107,7 +105,7 @@ class Chance(NamedTuple):
     gain: float
     """The expected gain in solved attempts, as a share of 1."""
     worth: float
-    """The probability that the gain is above `Terms.worth`."""
+    """The probability that the gain is above `RaceTerms.worth`."""
 
 
 class Field:
@@ -116,7 +114,7 @@ class Field:
     Versions are numbered: 0 is the first; every later version edits an earlier one, its parent.
     """
 
-    def __init__(self, tasks: int, terms: Terms = TERMS) -> None:
+    def __init__(self, tasks: int, terms: RaceTerms = TERMS) -> None:
         self._terms = terms
         self._tried = np.zeros((tasks, 32))
         self._solved = np.zeros((tasks, 32))
@@ -159,7 +157,7 @@ class Field:
         slope = float((expit(rates) * expit(-rates)).mean())
         return _shrunk(float(mean / variance / precision), 1 / precision, slope, terms)
 
-    def _at_the_floor(self, parent: int) -> Terms:
+    def _at_the_floor(self, parent: int) -> RaceTerms:
         """Returns terms with wider priors if a worthy gain over `parent` takes many logits.
 
         An edit that lets the first attempts succeed moves the logits far. Priors made for rates in
@@ -173,7 +171,7 @@ class Field:
             return terms
         return replace(terms, slab=slab, chain=terms.chain * slab / terms.slab)
 
-    def _fit(self, version: int, terms: Terms) -> float:
+    def _fit(self, version: int, terms: RaceTerms) -> float:
         """Fits by Newton's method from the last fit. Returns the variance of the version's gain."""
         count = len(self._parent)
         tried, solved = self._tried[:, :count].copy(), self._solved[:, :count].copy()
@@ -204,7 +202,7 @@ class _Tree:
     and the few versions that have children (Schur's complement).
     """
 
-    def __init__(self, parent: NDArray[np.int64], version: int, terms: Terms) -> None:
+    def __init__(self, parent: NDArray[np.int64], version: int, terms: RaceTerms) -> None:
         inner = np.zeros(parent.size, bool)
         inner[parent] = inner[version] = inner[0] = True
         self._parent, self._tasks = parent, 1 / terms.tasks**2  # precisions, of a[t] and of b[v]
@@ -263,7 +261,7 @@ class _Tree:
         return float(inverse[at, at] + inverse[above, above] - 2 * inverse[at, above])
 
 
-def _shrunk(likely: float, variance: float, slope: float, terms: Terms) -> Chance:
+def _shrunk(likely: float, variance: float, slope: float, terms: RaceTerms) -> Chance:
     """Applies the spike-and-slab prior to an estimate. `slope` turns logits into shares."""
     wide = variance + terms.slab**2
     spike = terms.null * _density(likely, variance)
@@ -290,7 +288,7 @@ class Race:
         self,
         tasks: int,
         attempts: int,
-        terms: Terms = TERMS,
+        terms: RaceTerms = TERMS,
         *,
         edits: int | None = None,
         block: int = BLOCK,
@@ -430,20 +428,3 @@ class Race:
         sample, start = divmod(self._made[version], self._tasks)
         stop = min(self._tasks, start + min(most, self._attempts - self.bought))
         return Buy(version, sample, range(start, stop), kind)
-
-
-def racing(attempts: int) -> int:
-    """Returns how many of a budget of attempts a race may use to compare edits of the harness.
-
-    The rest is for the final comparison of the best version with the first.
-    """
-    return int(attempts * (1 - EXAM))
-
-
-def exam_of(attempts: int, tasks: int) -> tuple[int, int]:
-    """Returns (passes, extra) for the final comparison of the best version with the first.
-
-    Each of the two gets `passes` attempts at every task, and one more at `extra` of the tasks.
-    `attempts` is the budget of race and comparison. Returns (0, 0) if `tasks` is 0.
-    """
-    return divmod((attempts - racing(attempts)) // 2, tasks) if tasks else (0, 0)
