@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +21,7 @@ from meta_agent.domains.nano import NanoSwe
 from meta_agent.domains.nano.planted._fault import Fault
 from meta_agent.domains.nano.planted.faults import FAULTS
 from meta_agent.domains.nano.sources import Variant, sources
+from meta_agent.domains.nano.swe_tasks import problems
 
 VARIANTS: tuple[Variant, ...] = ("seed", "competent")
 MORE = [each.name for each in MORE_FAULTS]
@@ -94,7 +94,7 @@ def test_every_case_says_which_detectors_would_be_right() -> None:
 def _made(seed: int, hash_: str) -> Made:
     """Attempts at real tasks, half of them right, with what the grader needs to say so."""
     domain, draw, rows = NanoSwe(), random.Random(seed), []
-    answers: Mapping[str, str] = {p.key: p.fixed for p in domain._problems.values()}
+    answers = {problem.key: problem.fixed for problem in problems("confirm")}
     for task in domain.tasks("confirm")[:200]:
         won, turns = draw.random() < 0.5, 4 + draw.randrange(4)
         code = {"code": answers[task.key] if won else "", "submitted": True}
