@@ -1,4 +1,4 @@
-"""Bases of domains that read a task file, and hashes of what they measure.
+"""The base of domains that read a task file, and hashes of what they measure.
 
 `evaluator_hash` changes with the rows, the code that grades, the ceilings and the sampling.
 """
@@ -14,37 +14,51 @@ from pathlib import Path
 from typing import Any
 
 from meta_agent.core.capabilities import Capabilities
-from meta_agent.core.protocols import JSON, Domain, Split, Task
+from meta_agent.core.protocols import JSON, Ceilings, Sampling, Split, Task
 from meta_agent.domains.formats.rows import TaskFile
 
 
-class FileTasks:
-    """A base class of domains that lists a split's tasks from `rows`, as read from a task file."""
+class ReadTasks:
+    """The base of domains whose tasks are the rows of a file, or the folders of a folder.
 
+    A domain gives `view`, `open` and `regrade`; the tasks, their hashes and the capabilities follow
+    from the rows.
+    """
+
+    name: str
+    ceilings: Ceilings
+    sampling = Sampling(temperature=0.7)
+    evaluator_hash: str
+    path: Path
     rows: Mapping[str, Any]
-    capabilities: Any  # a property of each domain: `Capabilities`
-
-    def task(self, key: str) -> Task:
-        """Returns the part of the task `key` that an agent may see. Each domain defines this."""
-        raise NotImplementedError
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        """Returns the tasks of one split, in the order of the file."""
-        return [self.task(key) for key, row in self.rows.items() if row.split == split]
-
-
-class ReadTasks(FileTasks):
-    """A base class of domains that keep the rows and notes of a `TaskFile`."""
-
+    notes: Sequence[str] = ()
+    refused: Mapping[int, str]
+    splits_stated: bool
     open_at_once: int | None = 8
     regrade_at_most: int | None = None
 
     def _take(self, tasks: TaskFile[Any]) -> None:
         """Stores the rows that were read, and what their reader says about the file."""
-        self.path: Path = tasks.path
-        self.rows: Mapping[str, Any] = {row.key: row for row in tasks.rows}
+        self.path, self.rows = tasks.path, {row.key: row for row in tasks.rows}
         self.refused, self.notes = tasks.refused, tasks.notes
         self.splits_stated = tasks.splits_stated
+
+    def view(self, row: Any) -> dict[str, JSON]:
+        """Returns what an agent sees of a row."""
+        raise NotImplementedError
+
+    def content_hash(self, row: Any) -> str:
+        """Returns the hash of all that a row says."""
+        return row_hash(row)
+
+    def task(self, key: str) -> Task:
+        """Returns the part of the task `key` that an agent may see. Raises KeyError if unknown."""
+        row = self.rows[key]
+        return Task(self.name, key, row.split, self.content_hash(row), self.view(row))
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        """Returns the tasks of one split, in the order of the file."""
+        return [self.task(key) for key, row in self.rows.items() if row.split == split]
 
     @property
     def capabilities(self) -> Capabilities:
@@ -59,8 +73,12 @@ class ReadTasks(FileTasks):
         )
 
     def close(self) -> None:
-        """Ends the processes and sandboxes of the domain. Each domain defines this."""
-        raise NotImplementedError
+        """Ends the processes and sandboxes of the domain, if it holds any."""
+
+    def hash_with(self, **parts: JSON) -> str:
+        """Returns the hash of the rows and of `parts`, with which this domain measures."""
+        rows = [self.content_hash(row) + row.split for row in self.rows.values()]
+        return evaluator_hash(self, rows, **parts)
 
 
 def row_hash(row: Any) -> str:
@@ -70,7 +88,7 @@ def row_hash(row: Any) -> str:
     return _hashed(content)
 
 
-def evaluator_hash(domain: Domain, rows: Sequence[str], **parts: JSON) -> str:
+def evaluator_hash(domain: ReadTasks, rows: Sequence[str], **parts: JSON) -> str:
     """Returns a SHA-256 hash of what a domain measures with: limits, sampling, rows and `parts`."""
     ceilings, sampling = dataclasses.asdict(domain.ceilings), dataclasses.asdict(domain.sampling)
     return _hashed({"rows": rows, "ceilings": ceilings, "sampling": sampling, **parts})

@@ -22,7 +22,7 @@ import io
 import json
 import tarfile
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -79,17 +79,15 @@ def scan_image(image_id: str, place: str, *, engine: str = "docker") -> Sealing:
         ) from problem
 
 
-def seal_image(
-    image_id: str, sealing: Sealing, *, engine: str = "docker", left_in_place: Sequence[str] = ()
-) -> str:
+def seal_image(image_id: str, sealing: Sealing, *, engine: str = "docker") -> str:
     """Returns the id of an image without the git history in `sealing`, built unless it exists.
 
-    Other files of the repository become links to a working copy, except those in `left_in_place`.
-    Raises SandboxError if the engine fails.
+    Other files of the repository become links to a working copy. Raises SandboxError if the engine
+    fails.
     """
     from meta_agent.sandboxes import _engine
 
-    parts = [_LAYOUT, image_id, sealing.place, sealing.names, sealing.history, list(left_in_place)]
+    parts = [_LAYOUT, image_id, sealing.place, sealing.names, sealing.history]
     mark = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
     on = _engine.engine(engine)
     if sealed := on.find_image(f"{SEALED}:{mark}"):
@@ -97,12 +95,12 @@ def seal_image(
     with tempfile.TemporaryDirectory(prefix="meta-agent-seal-") as folder:
         archive = Path(folder) / "layer.tar"
         with tarfile.open(archive, "w") as tar:
-            for member in _members(sealing, set(left_in_place)):
+            for member in _members(sealing):
                 tar.addfile(member, io.BytesIO())
         return on.derive_image(image_id, archive, f"{SEALED}:{mark}", {SEALED_LABEL: mark})
 
 
-def _members(sealing: Sealing, left_in_place: set[str]) -> Iterator[tarfile.TarInfo]:
+def _members(sealing: Sealing) -> Iterator[tarfile.TarInfo]:
     """Yields the tar entries that hide a repository: links for files, empty files for history.
 
     Links come first. Whatever is below a replaced path is gone with it.
@@ -111,7 +109,7 @@ def _members(sealing: Sealing, left_in_place: set[str]) -> Iterator[tarfile.TarI
     history = set(sealing.history)
     for name in sealing.names:
         path = f"{sealing.place.rstrip('/')}/{name}"
-        if name not in left_in_place and path not in history:
+        if path not in history:
             replaced.add(path)
             link = tarfile.TarInfo(path.lstrip("/"))
             link.type, link.linkname = tarfile.SYMTYPE, f"{WORKING_COPY}/{name}"

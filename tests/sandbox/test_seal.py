@@ -102,17 +102,6 @@ def test_the_place_of_the_repository_leads_to_the_working_copy(leaky: Leaky) -> 
         leaky.on.api.remove_image(sealed, force=True)
 
 
-def test_what_is_kept_stays(leaky: Leaky) -> None:
-    found = scan_image(leaky.id, leaky.places["tag"], engine=leaky.on.name)
-    sealed = seal_image(leaky.id, found, engine=leaky.on.name, left_in_place=["code.py"])
-    box = open_sandbox(leaky.on.name, run="test", image=sealed)
-    try:
-        assert box.exec(["cat", f"{found.place}/code.py"]).stdout.decode() == BUGGY
-    finally:
-        box.close()
-        leaky.on.api.remove_image(sealed, force=True)
-
-
 def test_a_worktree_inside_is_told_relative_to_the_repository(leaky: Leaky) -> None:
     found = scan_image(
         leaky.id, leaky.places["worktree inside the repository"], engine=leaky.on.name

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from meta_agent.core.protocols import Outcome
+from meta_agent.domains.checking._cheats import CHEATS
 from meta_agent.domains.checking._subject import Subject, Subjects
 from meta_agent.domains.formats import SweRow, semantic_key
 from meta_agent.domains.swe import RealSwe
-from meta_agent.domains.swe.cheats import CHEATS
 
 _NO_GOLD = "the row has no gold patch, so nothing shows that the task can be solved"
 
@@ -40,7 +40,7 @@ def _subject(domain: RealSwe, row: SweRow) -> Subject:
             semantic_key(row.repo, row.patch, statement),
             f"text {row.repo} {' '.join(statement.split())}",
         ),
-        size=f"{len(row.expected) or tests} tests",
+        size=f"{tests} tests",
         attempts={
             **{n: partial(domain.regrade, key, {"patch": text}) for n, text in patches.items()},
             **{name: partial(_cheat, domain, key, name) for name in CHEATS},

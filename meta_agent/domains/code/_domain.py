@@ -17,13 +17,12 @@ from meta_agent.core.protocols import (
     Ceilings,
     Environment,
     Outcome,
-    Sampling,
     Sandbox,
     SandboxLimits,
     Task,
     ToolResult,
 )
-from meta_agent.domains._identity import ReadTasks, code_hash, evaluator_hash, row_hash
+from meta_agent.domains._identity import ReadTasks, code_hash
 from meta_agent.domains._scratch import Scratch
 from meta_agent.domains.code._examples import has_examples, try_examples
 from meta_agent.domains.code._runner import CodeRunner
@@ -33,7 +32,6 @@ from meta_agent.domains.formats.code_sets import CodeRow, read_code
 _CEILINGS = Ceilings(
     max_turns=12, max_tokens_per_turn=8192, max_context_tokens=32_768, wall_sec=900.0
 )
-_SAMPLING = Sampling(temperature=0.7)
 _CODE: Mapping[str, Sequence[str]] = {
     "code": (
         *("_compare.py", "_runner.py", "_solution.py", "_examples.py"),
@@ -49,7 +47,6 @@ class CodeDomain(ReadTasks):
 
     name = "code"
     ceilings = _CEILINGS
-    sampling = _SAMPLING
     regrade_at_most = 24  # each takes a sandbox
 
     def __init__(
@@ -57,16 +54,10 @@ class CodeDomain(ReadTasks):
     ) -> None:
         self.runner = runner
         self._take(read_code(path, mapping))
-        self.evaluator_hash = evaluator_hash(
-            self,
-            [row_hash(row) + row.split for row in self.rows.values()],
-            grader=code_hash(**_CODE),
-        )
+        self.evaluator_hash = self.hash_with(grader=code_hash(**_CODE))
 
-    def task(self, key: str) -> Task:
-        """Returns the part of the task `key` that an agent may see. Raises KeyError if unknown."""
-        row = self.rows[key]
-        view = {
+    def view(self, row: CodeRow) -> dict[str, JSON]:
+        return {
             "problem": row.prompt,
             "kind": "program" if row.kind == "stdio" else "function",
             "entry_point": row.entry_point,
@@ -74,7 +65,6 @@ class CodeDomain(ReadTasks):
             "examples": has_examples(row),
             "tools": list(CodeEnvironment.tools),
         }
-        return Task(self.name, key, row.split, row_hash(row), view)
 
     def open(self, task: Task) -> Environment:
         """Returns a new attempt's environment. Its sandbox starts at the first `run` or `test`."""

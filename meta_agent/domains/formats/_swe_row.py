@@ -27,7 +27,6 @@ class SourceSpec:
     plugins: tuple[str, ...] = ()  # pytest plugins in the image, by package name
     held: tuple[str, ...] = ()  # top names of the tree that the image holds too
     hidden: tuple[str, ...] = ()  # files, and folders with all that is in them
-    kept_names: tuple[str, ...] = ()  # top names that stay in the image, such as an environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +34,13 @@ class OfficialRun:
     """The test command of a task set's own evaluator, and the name of the parser of its log.
 
     The shell lines `prelude` run first. With `only_passed`, skipped tests and expected failures do
-    not count as passed. With `whole`, every test must end with its expected status.
+    not count as passed.
     """
 
     command: str
     parser: str
     prelude: str = ""
     only_passed: bool = False
-    whole: bool = False
     always: bool = False  # run this command even if our own runner could run the tests
 
 
@@ -66,12 +64,11 @@ class SweRow:
     extra: Mapping[str, JSON] = field(default_factory=dict)
     dialect: str = "swe-bench"
     run: OfficialRun | None = None
-    expected: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def expected_ids(self) -> tuple[str, ...]:
-        """Returns the grading tests: FAIL_TO_PASS and PASS_TO_PASS, or if empty, `expected`."""
-        return self.fail_to_pass + self.pass_to_pass or tuple(self.expected)
+        """Returns the grading tests: FAIL_TO_PASS and PASS_TO_PASS."""
+        return self.fail_to_pass + self.pass_to_pass
 
 
 def semantic_key(repo: str, patch: str | None, problem_statement: str) -> str:

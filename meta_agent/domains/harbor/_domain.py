@@ -17,21 +17,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.errors import ConfigError, SandboxError
-from meta_agent.core.protocols import (
-    JSON,
-    Ceilings,
-    Environment,
-    Outcome,
-    Sampling,
-    Task,
-    ToolResult,
-)
-from meta_agent.domains._identity import FileTasks, code_hash, evaluator_hash
+from meta_agent.core.protocols import JSON, Ceilings, Environment, Outcome, Task, ToolResult
+from meta_agent.domains._identity import ReadTasks, code_hash
 from meta_agent.domains._scratch import result_of
 from meta_agent.domains.harbor._grade import VerifierError, outcome_of
-from meta_agent.domains.harbor._task import FILE, read_task
+from meta_agent.domains.harbor._task import FILE, HarborTask, read_task
 from meta_agent.domains.harbor._trial import HarborTrial, image_of
 from meta_agent.sandboxes import folder_hash
 
@@ -40,7 +31,6 @@ RUN_SEC: Final = 180.0
 OUTPUT_CHARS: Final = (
     30_000  # of one command; how much of it a model reads is the scaffold's affair
 )
-_SAMPLING: Final = Sampling(temperature=0.7)
 _RUN: Final = {
     "type": "function",
     "function": {
@@ -57,11 +47,11 @@ _RUN: Final = {
 _SOURCES: Final = ("_task.py", "_trial.py", "_grade.py", "_domain.py")
 
 
-class HarborDomain(FileTasks):
+class HarborDomain(ReadTasks):
     """The domain of Harbor tasks: a folder for each, tried and graded in containers."""
 
     name = "harbor"
-    sampling = _SAMPLING
+    open_at_once = 4
 
     def __init__(
         self, path: Path, *, run: str, engine: str = "docker", threshold: float | None = None
@@ -77,20 +67,11 @@ class HarborDomain(FileTasks):
             max_context_tokens=131_072,
             wall_sec=max(task.agent.timeout_sec for task in self.rows.values()),
         )
-        self.evaluator_hash = self._hash()
+        self.notes = self._notes()
+        code = code_hash(harbor=_SOURCES)
+        self.evaluator_hash = self.hash_with(code=code, threshold=threshold)
 
-    @property
-    def capabilities(self) -> Capabilities:
-        return Capabilities(
-            open_at_once=4,
-            rows=self.rows,
-            notes=self.notes,
-            splits_stated=self.splits_stated,
-            path=self.path,
-        )
-
-    @property
-    def notes(self) -> tuple[str, ...]:
+    def _notes(self) -> tuple[str, ...]:
         tasks, notes = self.rows.values(), list[str]()
         if online := sum(task.wants_network for task in tasks):
             notes.append(f"{online} of {len(tasks)} tasks would have the network; none has it here")
@@ -101,14 +82,12 @@ class HarborDomain(FileTasks):
             )
         return tuple(notes)
 
-    def task(self, key: str) -> Task:
-        """Returns the part of the task `key` that an agent may see. Raises KeyError if unknown."""
-        view = {
-            "prompt": self.rows[key].instruction,
-            "tools": list(HarborEnvironment.tools),
-            "schemas": [_RUN],
-        }
-        return Task(self.name, key, self.rows[key].split, self._hashes[key], view)
+    def content_hash(self, row: HarborTask) -> str:
+        return self._hashes[row.key]
+
+    def view(self, row: HarborTask) -> dict[str, JSON]:
+        tools = list(HarborEnvironment.tools)
+        return {"prompt": row.instruction, "tools": tools, "schemas": [_RUN]}
 
     def open(self, task: Task) -> Environment:
         """Returns a new attempt's environment. Its container starts at the first `run`."""
@@ -135,10 +114,6 @@ class HarborDomain(FileTasks):
                         f"{task.key}: {error}",
                         hint=f"meta-agent tasks check {self.path} --domain harbor --pull",
                     ) from error
-
-    def _hash(self) -> str:
-        rows = [f"{key} {self._hashes[key]} {task.split}" for key, task in self.rows.items()]
-        return evaluator_hash(self, rows, code=code_hash(harbor=_SOURCES), threshold=self.threshold)
 
 
 class HarborEnvironment:

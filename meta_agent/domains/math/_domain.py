@@ -22,14 +22,13 @@ from meta_agent.core.protocols import (
     Ceilings,
     Environment,
     Outcome,
-    Sampling,
     Sandbox,
     Task,
     ToolResult,
 )
-from meta_agent.domains._identity import ReadTasks, code_hash, evaluator_hash, row_hash
+from meta_agent.domains._identity import ReadTasks, code_hash
 from meta_agent.domains._scratch import Scratch
-from meta_agent.domains.formats.math_sets import read_math
+from meta_agent.domains.formats.math_sets import MathRow, read_math
 from meta_agent.domains.formats.rows import stream_rows
 from meta_agent.domains.math._grade import Gold, grade_answer, grade_text, sort_golds
 from meta_agent.domains.math._verify import WALL_SEC, Verifier, has_library, library_versions
@@ -37,7 +36,6 @@ from meta_agent.domains.math._verify import WALL_SEC, Verifier, has_library, lib
 _CEILINGS = Ceilings(
     max_turns=8, max_tokens_per_turn=8192, max_context_tokens=32_768, wall_sec=600.0
 )
-_SAMPLING = Sampling(temperature=0.7)
 _CODE: Mapping[str, Sequence[str]] = {
     "math": ("*",),
     "": ("_scratch.py",),
@@ -52,7 +50,6 @@ class MathDomain(ReadTasks):
 
     name = "math"
     ceilings = _CEILINGS
-    sampling = _SAMPLING
 
     def __init__(
         self,
@@ -78,11 +75,8 @@ class MathDomain(ReadTasks):
             )
         self.evaluator_hash = self._hash()
 
-    def task(self, key: str) -> Task:
-        """Returns the part of the task `key` that an agent may see. Raises KeyError if unknown."""
-        row = self.rows[key]
-        view = {"problem": row.problem, "tools": list(self.tools)}
-        return Task(self.name, key, row.split, row_hash(row), view)
+    def view(self, row: MathRow) -> dict[str, JSON]:
+        return {"problem": row.problem, "tools": list(self.tools)}
 
     def open(self, task: Task) -> Environment:
         """Returns a new attempt's environment. Its tool `python` starts a sandbox when called."""
@@ -127,9 +121,7 @@ class MathDomain(ReadTasks):
 
     def _hash(self) -> str:
         needs_algebra = any(gold.kind == "expression" for gold in self._golds.values())
-        return evaluator_hash(
-            self,
-            [row_hash(row) + row.split for row in self.rows.values()],
+        return self.hash_with(
             grader=code_hash(**_CODE),
             algebra=dict(library_versions()) if needs_algebra or has_library() else {},
             limits=[WALL_SEC],

@@ -5,7 +5,7 @@ from meta_agent.domains.swe._domain import RealSwe, fetch_images, load_tasks_dom
 from meta_agent.domains.swe._patch import make as make_patch
 from meta_agent.domains.swe._tree import Tree, read_archive
 from meta_agent.domains.swe.grading._command import Report
-from meta_agent.domains.swe.grading._runs import SandboxFactory, run_tests
+from meta_agent.domains.swe.grading._runs import SandboxFactory
 from meta_agent.domains.swe.grading._sift import Sifted, is_test_path, sift
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "make_patch",
     "open_domain",
     "read_archive",
-    "run_tests",
     "sift",
 ]
 

@@ -14,8 +14,8 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
-from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.errors import ConfigError, SandboxError
 from meta_agent.core.protocols import (
     JSON,
@@ -23,14 +23,13 @@ from meta_agent.core.protocols import (
     Ceilings,
     Environment,
     Outcome,
-    Sampling,
     SandboxLimits,
     Task,
 )
-from meta_agent.domains._identity import FileTasks, code_hash, evaluator_hash, row_hash
+from meta_agent.domains._identity import ReadTasks, code_hash
 from meta_agent.domains._options import lasting
 from meta_agent.domains.formats import SourceSpec, SweRow, read_swebench
-from meta_agent.domains.swe._environment import SweEnvironment
+from meta_agent.domains.swe._attempt import SweEnvironment
 from meta_agent.domains.swe._patch import PatchError, apply, parse
 from meta_agent.domains.swe._places import ImageFinder, Places
 from meta_agent.domains.swe._tree import Tree, prepared
@@ -49,7 +48,6 @@ SMALL_FILE_TASKS = 100
 _CEILINGS = Ceilings(
     max_turns=40, max_tokens_per_turn=2048, max_context_tokens=32_768, wall_sec=900.0
 )
-_SAMPLING = Sampling(temperature=0.7)
 _CODE: Mapping[str, Sequence[str]] = {
     "swe": ("*",),
     "swe__grading": ("*",),
@@ -60,12 +58,13 @@ _CODE: Mapping[str, Sequence[str]] = {
 _LIMITS = SandboxLimits(memory_mb=1024, cpus=1.0, pids=128, scratch_mb=256, deadline_sec=1800.0)
 
 
-class RealSwe(FileTasks):
+class RealSwe(ReadTasks):
     """The domain of tasks from real repositories (as in SWE-bench), graded by their tests."""
 
     name = "swe"
+    open_at_once = 4
+    regrade_at_most = 6  # each takes a sandbox or two
     ceilings = _CEILINGS
-    sampling = _SAMPLING
 
     def __init__(
         self, path: Path, factory: SandboxFactory, images: ImageFinder | None = None
@@ -78,23 +77,12 @@ class RealSwe(FileTasks):
         self.splits_stated = any(row.split_is_explicit for row in self.rows.values())
         for row in self.rows.values():
             self._check(row)
-        self.evaluator_hash = self._hash()
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return Capabilities(
-            open_at_once=4,
-            regrade_at_most=6,  # each takes a sandbox or two
-            rows=self.rows,
-            notes=self.notes,
-            splits_stated=self.splits_stated,
-            path=self.path,
+        self.notes = tuple(filter(None, (self._size_note(), self._shown_note())))
+        self.evaluator_hash = self.hash_with(
+            grader=code_hash(**_CODE),
+            limits=dataclasses.asdict(_LIMITS),
+            grade_sec=[GRADE_CPU_SEC, GRADE_TIMEOUT_SEC],
         )
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Returns warnings if the task file has few tasks or tests that the agent can see."""
-        return tuple(note for note in (self._size_note(), self._shown_note()) if note)
 
     def _size_note(self) -> str:
         if len(self.rows) >= SMALL_FILE_TASKS:
@@ -107,19 +95,12 @@ class RealSwe(FileTasks):
 
     def _shown_note(self) -> str:
         count = sum(not row.test_patch for row in self.rows.values())
-        return (
-            f"{count} tasks show the deciding tests to the agent (no test_patch)" if count else ""
-        )
+        note = f"{count} tasks show the deciding tests to the agent (no test_patch)"
+        return note if count else ""
 
-    def task(self, key: str) -> Task:
-        """Returns the part of the task `key` that an agent may see. Raises KeyError if unknown."""
-        row = self.rows[key]
-        view = {
-            "repo": row.repo,
-            "issue": row.problem_statement,
-            "tools": list(SweEnvironment.tools),
-        }
-        return Task(self.name, key, row.split, row_hash(row), view)
+    def view(self, row: SweRow) -> dict[str, JSON]:
+        tools = list(SweEnvironment.tools)
+        return {"repo": row.repo, "issue": row.problem_statement, "tools": tools}
 
     def open(self, task: Task) -> Environment:
         """Returns a new attempt's environment, whose sandbox holds the files with the bug."""
@@ -138,9 +119,11 @@ class RealSwe(FileTasks):
         return self._files[key]
 
     def _worked_out(self, row: SweRow) -> TaskFiles:
-        base = self._places.base(row)
-        tree = prepared(base.tree, _source(row), row.instance_id)
-        restored = {path: tree[path] for path in tree if _is_hidden(path, _source(row))}
+        source = _source(row)
+        base = self._places.base(row.image, source)
+        tree = prepared(base.tree, source, row.instance_id)
+        hidden = tuple(f"{prefix}/" for prefix in source.hidden)
+        restored = {path: tree[path] for path in tree if f"{path}/".startswith(hidden)}
         visible = {path: content for path, content in tree.items() if path not in restored}
         here = dataclasses.replace(row, image=base.image)
         return TaskFiles(here, visible, _gold_changes(row, visible), restored)
@@ -148,18 +131,9 @@ class RealSwe(FileTasks):
     def _check(self, row: SweRow) -> None:
         """Raises ConfigError for a row whose tests could not be run or graded."""
         where = f"{self.path}:{row.line}: {row.instance_id}"
-        if row.source is None:
-            raise ConfigError(
-                f"{where} has no field `source`, so no source code to work on",
-                hint="add source.archive and source.sha256, or image and source.image_path",
-            )
-        if row.extra.get("eval_type") == "fail_only":
-            raise _unusable(where, "has eval_type fail_only, which says nothing of passing tests")
-        if by_command(row):
-            _check_command(where, row)
-        else:
-            _check_ids(where, row)
-        if row.source.archive is not None:
+        if why := _unfit(row):
+            raise _unusable(where, why)
+        if _source(row).archive is not None:
             self._check_patches(where, self.files(row.instance_id))
 
     def _check_patches(self, where: str, files: TaskFiles) -> None:
@@ -170,15 +144,6 @@ class RealSwe(FileTasks):
             raise _unusable(where, f"has a misfitting test_patch: {problem}") from problem
         if missing:
             raise _unusable(where, f"expects tests in {missing[0]}, which the base commit lacks")
-
-    def _hash(self) -> str:
-        return evaluator_hash(
-            self,
-            [row_hash(row) + row.split for row in self.rows.values()],
-            grader=code_hash(**_CODE),
-            limits=dataclasses.asdict(_LIMITS),
-            grade_sec=[GRADE_CPU_SEC, GRADE_TIMEOUT_SEC],
-        )
 
 
 def load_tasks_domain(
@@ -211,22 +176,11 @@ def image_folders(path: Path, images: Path | None = None) -> list[Path]:
     return [*([images] if images else []), path.with_name(f"{path.stem}.images"), path.parent]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(NamedTuple):
     """The container images of a task file: their ids by name, and why others are missing."""
 
-    image_ids: Mapping[str, str]
-    missing: Mapping[str, str]
-
-    def to_json(self) -> dict[str, JSON]:
-        """Returns the found and the missing images as JSON."""
-        return {"schema_version": 1, "found": dict(self.image_ids), "missing": dict(self.missing)}
-
-    def lines(self) -> list[str]:
-        """Returns the found and the missing images as lines of text."""
-        rows = [f"{name}  {image[:19]}" for name, image in self.image_ids.items()]
-        rows += [f"{name}  missing: {why}" for name, why in self.missing.items()]
-        return [*rows, f"{len(self.image_ids)} here, {len(self.missing)} missing"]
+    found: dict[str, str]
+    missing: dict[str, str]
 
 
 def fetch_images(
@@ -241,47 +195,37 @@ def fetch_images(
     from meta_agent.sandboxes import Images
 
     finder = Images(image_folders(path, images), engine=engine, pull=pull, progress=progress)
-    image_ids: dict[str, str] = {}
-    missing: dict[str, str] = {}
+    fetched = Fetched({}, {})
     for name in sorted({row.image for row in read_swebench(path) if row.image}):
         try:
-            image_ids[name] = finder.find(name)
+            fetched.found[name] = finder.find(name)
         except SandboxError as problem:
             if problem.kind == "engine" and "pull" not in str(problem):
                 raise
-            missing[name] = str(problem)[:300]
-    return Fetched(image_ids, missing)
+            fetched.missing[name] = str(problem)[:300]
+    return fetched
 
 
 def _unusable(where: str, why: str) -> ConfigError:
     return ConfigError(f"{where} {why}", hint="correct the row, or leave it out")
 
 
-def _check_ids(where: str, row: SweRow) -> None:
+def _unfit(row: SweRow) -> str:
+    """Returns why a row cannot be worked on or graded, or an empty text."""
+    if row.source is None:
+        return "has no field `source`: add archive and sha256 to it, or image and image_path"
+    if row.extra.get("eval_type") == "fail_only":
+        return "has eval_type fail_only, which says nothing of passing tests"
+    if by_command(row):
+        parser = row.run.parser if row.run else ""
+        names = ", ".join(sorted(PARSERS))
+        return "" if parser in PARSERS else f"names the log parser {parser!r}, not one of {names}"
     odd = next((test for test in row.expected_ids if "::" not in test), None)
-    if odd is not None:
-        raise _unusable(where, f"expects the test {odd!r}, which is not a pytest id (file::name)")
-
-
-def _check_command(where: str, row: SweRow) -> None:
-    parser = row.run.parser if row.run else ""
-    if parser not in PARSERS:
-        raise ConfigError(
-            f"{where} names the unknown log parser {parser!r}",
-            hint=f"known: {', '.join(sorted(PARSERS))}",
-        )
-
-
-def _is_hidden(path: str, source: SourceSpec) -> bool:
-    return any(path == prefix or path.startswith(f"{prefix}/") for prefix in source.hidden)
+    return f"expects the test {odd!r}, which is not a pytest id (file::name)" if odd else ""
 
 
 def _source(row: SweRow) -> SourceSpec:
-    if row.source is None:
-        raise ConfigError(
-            f"the task {row.instance_id} has no field `source`",
-            hint="add source.archive and source.sha256, or image and source.image_path",
-        )
+    assert row.source is not None, "a row without a source is refused where the file is loaded"
     return row.source
 
 

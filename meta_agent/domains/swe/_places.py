@@ -13,13 +13,12 @@ the same path of this machine, and that stays readable.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import Sandbox
-from meta_agent.domains.formats import SourceSpec, SweRow
+from meta_agent.domains.formats import SourceSpec
 from meta_agent.domains.swe._tree import SUITES, Tree, read_archive, read_from_image
 
 
@@ -47,58 +46,40 @@ class Places:
         self, folder: Path, factory: Callable[[str | None], Sandbox], images: ImageFinder | None
     ) -> None:
         self._folder, self._factory, self._images = folder, factory, images
-        self._archives: dict[tuple[str, str], Tree] = {}
+        self._trees: dict[tuple[str, str], Tree] = {}
         self._in_images: dict[tuple[str | None, str], Base] = {}
         self._lock = threading.Lock()  # what is read is read once
 
-    def base(self, row: SweRow) -> Base:
+    def base(self, image: str | None, source: SourceSpec) -> Base:
         """Returns a task's source files and image. Raises ConfigError if these cannot be read."""
-        source = row.source
-        if source is None:
-            raise ConfigError(
-                f"the task {row.instance_id} has no field `source`, which names its archive",
-                hint="make the file again with meta-agent tasks make",
-            )
         with self._lock:
             if source.archive is not None:
-                return Base(
-                    self._archive(source.archive, source.sha256), self._local_image(row.image)
-                )
-            place = (row.image, str(source.image_path))
+                archive = (source.archive, source.sha256)
+                if archive not in self._trees:
+                    self._trees[archive] = read_archive(self._folder / archive[0], archive[1])
+                return Base(self._trees[archive], self._local(image))
+            place = (image, str(source.image_path))
             if place not in self._in_images:
-                self._in_images[place] = self._from_image(row.image, source)
+                self._in_images[place] = self._in_image(self._local(image), place[1])
             return self._in_images[place]
 
-    def _local_image(self, image: str | None) -> str | None:
+    def _local(self, image: str | None) -> str | None:
         return self._images.find(image) if self._images and image else image
 
-    def _archive(self, name: str, sha256: str) -> Tree:
-        if (name, sha256) not in self._archives:
-            self._archives[name, sha256] = read_archive(self._folder / name, sha256)
-        return self._archives[name, sha256]
-
-    def _from_image(self, name: str | None, source: SourceSpec) -> Base:
-        image = self._local_image(name)
-        if self._images is None or image is None:
-            return Base(self._read(image, str(source.image_path), source, ()), image)
-        return self._sealed(image, source)
-
-    def _sealed(self, image: str, source: SourceSpec) -> Base:
+    def _in_image(self, image: str | None, place: str) -> Base:
         from meta_agent.sandboxes import scan_image, seal_image
 
-        assert self._images is not None, "an image is sealed where there are images"
+        if self._images is None or image is None:
+            return Base(self._read(image, place, ()), image)
         engine = self._images.engine
-        scan = scan_image(image, str(source.image_path), engine=engine)
+        scan = scan_image(image, place, engine=engine)
         past = [path for path in scan.below if not SUITES.intersection(path.split("/"))]
-        tree = self._read(image, scan.place, source, past)
-        sealed = seal_image(image, scan, engine=engine, left_in_place=source.kept_names)
-        return Base(tree, sealed)
+        tree = self._read(image, scan.place, past)
+        return Base(tree, seal_image(image, scan, engine=engine))
 
-    def _read(
-        self, image: str | None, place: str, source: SourceSpec, past: list[str] | tuple[()]
-    ) -> Tree:
+    def _read(self, image: str | None, place: str, past: Sequence[str]) -> Tree:
         sandbox = self._factory(image)
         try:
-            return read_from_image(sandbox, place, "python3", (*source.kept_names, *past))
+            return read_from_image(sandbox, place, "python3", past)
         finally:
             sandbox.close()

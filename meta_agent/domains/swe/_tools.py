@@ -144,9 +144,8 @@ def _integer(arguments: Mapping[str, JSON], name: str, default: int) -> int:
     try:
         return int(value)
     except (TypeError, ValueError) as problem:
-        raise BadCallError(
-            f"argument {name} must be a whole number, not {value!r:.60}"
-        ) from problem
+        why = f"argument {name} must be a whole number, not {value!r:.60}"
+        raise BadCallError(why) from problem
 
 
 def _path(arguments: Mapping[str, JSON], default: str | None = None) -> str:

@@ -14,7 +14,6 @@ lacks. These forgeries show in it:
 * hooks and patches that turn failures into passes: canary tests with random names that must fail
   stand between the real ones, and pytest's own functions are compared with what they were before
   the code was imported;
-* tests whose body was exchanged after they were collected;
 * reports that disagree with what the test raised: the exception is read before any other hook sees
   it;
 * code that skips its tests: who raised is asked, and a skip from a changed file is a failure;
@@ -36,15 +35,16 @@ import random
 import re
 import sys
 import types
-from _json import encode_basestring_ascii
+from _json import encode_basestring_ascii, make_encoder
 from pathlib import Path
 from typing import Any
 from unittest import SkipTest
 
-from meta_agent.domains.swe.walls_guest import REALPATH, Texts, make_read_only
+from meta_agent.domains.swe.walls_guest import REALPATH, Opened, Texts, make_read_only
 
 _WATCHED = ("_pytest", "pluggy", "unittest.case", "builtins")
 _WRITE, _EXIT = os.write, os._exit
+_ENCODER = make_encoder(None, repr, encode_basestring_ascii, None, ":", ",", False, False, True)
 
 
 def main() -> None:
@@ -58,22 +58,21 @@ def main() -> None:
         sys.modules["__main__"] = types.ModuleType("__main__")
         plugins = Plugins(order["plugins"])
     except (ImportError, LookupError) as problem:  # the image's fault: no code of the tree has run
-        unready = {"nonce": order["nonce"], "unready": str(problem), "results": {}}
-        _write_all(report_fd, _as_json(unready).encode())
+        _send(report_fd, {"nonce": order["nonce"], "unready": str(problem), "results": {}})
         return
     watched = _WATCHED + plugins.modules
     before = _fingerprint(watched)
     sources = frozenset(REALPATH(path) for path in order["sources"])
-    reruns = bool(plugins.modules)
-    recorder = Recorder(pytest, order["nonce"], sources, reruns=reruns)
+    recorder = Recorder(pytest, order["nonce"], sources, reruns=bool(plugins.modules))
     sys.meta_path.insert(0, Texts(order.pop("texts")))
     make_read_only(["."], order["places"])
+    opened = Opened(order["sources"])
     forget(order["own"])
     sys.path[:0] = [str(Path(path).resolve()) for path in order["pythonpath"]]
     status = _run(pytest, order, recorder, plugins)
     report = recorder.report(status, _changed(before, watched))
-    report["imported"] = _imported(order["sources"])
-    _write_all(report_fd, _as_json({"nonce": order["nonce"], **report}).encode())
+    report["imported"] = opened.imported(order["sources"])
+    _send(report_fd, {"nonce": order["nonce"], **report})
     _EXIT(0)  # nothing registered to run at exit gets a say
 
 
@@ -207,29 +206,11 @@ def forget(roots: list[str]) -> None:
             del sys.modules[name]
 
 
-def _imported(sources: list[str]) -> list[str]:
-    """Returns the changed files that are modules by now."""
-    files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
-    paths = {REALPATH(file) for file in files if type(file) is str}
-    return [path for path in sources if REALPATH(path) in paths]
-
-
-def _write_all(fd: int, data: bytes) -> None:
+def _send(fd: int, report: dict[str, Any]) -> None:
+    """Writes a report as JSON. The `json` module may be the candidate's by now."""
+    data = "".join(_ENCODER(report, 0)).encode()
     while data:
         data = data[_WRITE(fd, data) :]
-
-
-def _as_json(value: Any) -> str:
-    """Returns a report as JSON. The `json` module may be the candidate's by now."""
-    if type(value) is dict:
-        return "{" + ",".join(f"{_as_json(k)}:{_as_json(v)}" for k, v in value.items()) + "}"
-    if type(value) is list:
-        return "[" + ",".join(map(_as_json, value)) + "]"
-    if type(value) is str:
-        return str(encode_basestring_ascii(value))
-    if value is True or value is False:
-        return "true" if value else "false"
-    return repr(int(value))
 
 
 def _fingerprint(watched: tuple[str, ...]) -> dict[tuple[str, str], tuple[Any, Any]]:
@@ -302,26 +283,17 @@ class Recorder:
         self._nonce = nonce
         self._canaries = _canaries(nonce)
         self._raised: dict[str, bool] = {}
-        self._bodies: dict[str, Any] = {}
-        self._swapped: list[str] = []
         self._phases: dict[str, list[list[Any]]] = {}
         self._collect_errors: list[str] = []
         self._collected: list[str] = []
-        self._plugins: set[int] = set()
-        self._foreign: list[str] = []
         self._pytest = pytest
         self._skips = (pytest.skip.Exception, pytest.xfail.Exception, SkipTest)
-
-    def pytest_collection(self, session: Any) -> None:
-        """Notes which plugins there are before any test module is imported."""
-        self._plugins = {id(plugin) for plugin in session.config.pluginmanager.get_plugins()}
 
     def pytest_collection_modifyitems(self, session: Any, items: list[Any]) -> None:
         """Puts the canaries at random places among the real tests."""
         if not items:
             return
         self._collected = [item.nodeid for item in items]
-        self._bodies = {item.nodeid: _body(item) for item in items}
         chance = random.Random(self._nonce)
         for name, (_, body) in self._canaries.items():
             neighbour = chance.randrange(len(items))
@@ -343,13 +315,6 @@ class Recorder:
             [report.when, report.outcome, expected_failure]
         )
 
-    def pytest_sessionfinish(self, session: Any) -> None:
-        """Records the names of plugins that were added while tests were collected and run."""
-        manager = session.config.pluginmanager
-        for plugin in manager.get_plugins():
-            if id(plugin) not in self._plugins and not _is_conftest(plugin):
-                self._foreign.append(str(manager.get_name(plugin))[:100])
-
     def saw(self, item: Any, call: Any) -> None:
         """Records whether a phase of a test raised, before other code can rewrite the report."""
         raised = call.excinfo is not None and not isinstance(call.excinfo.value, self._skips)
@@ -357,8 +322,6 @@ class Recorder:
             self._look_into(item.nodeid, call)
         again = self._reruns and call.when == "setup"  # a new attempt of the same test
         self._raised[item.nodeid] = raised or (not again and self._raised.get(item.nodeid, False))
-        if _body(item) is not self._bodies.get(item.nodeid, _body(item)):
-            self._swapped.append(item.nodeid)
 
     def _look_into(self, test: str, call: Any) -> None:
         """Notes a skip that a changed file raised."""
@@ -386,9 +349,7 @@ class Recorder:
             "canaries_ok": self._canaries_ok(canaries),
             "canaries_seen": len(canaries),
             "changed": changed,
-            "foreign_plugins": self._foreign[:20],
             "forged": forged[:20],
-            "swapped": sorted(set(self._swapped))[:20],
         }
 
     def _canaries_ok(self, statuses: dict[str, str]) -> bool:
@@ -396,16 +357,6 @@ class Recorder:
             name: "PASSED" if passes else "FAILED" for name, (passes, _) in self._canaries.items()
         }
         return {_last(test): result for test, result in statuses.items()} == expected
-
-
-def _body(item: Any) -> Any:
-    """Returns the code that a test consists of; None for tests that are no functions."""
-    function = getattr(item, "obj", None)
-    return getattr(getattr(function, "__func__", function), "__code__", None)
-
-
-def _is_conftest(plugin: Any) -> bool:
-    return Path(str(getattr(plugin, "__file__", "") or "")).name == "conftest.py"
 
 
 def _last(test: str) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import importlib.machinery
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,26 @@ class _Loader(importlib.machinery.SourceFileLoader):
         """Compiles the text once and forgets it. Raises SyntaxError if it is no Python."""
         text, self.text = self.text, None
         return compile(text or b"", self.get_filename(fullname), "exec", dont_inherit=True)
+
+
+class Opened:
+    """Counts how often this Python opens each of the files `sources`: an import does so once."""
+
+    def __init__(self, sources: list[str]) -> None:
+        self._counts = {REALPATH(path): 0 for path in sources}
+        sys.addaudithook(self._hear)
+
+    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and not isinstance(arguments[0], int):
+            path = REALPATH(os.fsdecode(arguments[0]))
+            if path in self._counts:
+                self._counts[path] += 1
+
+    def imported(self, sources: list[str]) -> dict[str, int]:
+        """Returns those of `sources` that are modules by now, with how often each was opened."""
+        files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+        paths = {REALPATH(file) for file in files if type(file) is str}
+        return {path: self._counts[REALPATH(path)] for path in sources if REALPATH(path) in paths}
 
 
 def make_read_only(folders: list[str], places: list[str]) -> bool:

@@ -14,6 +14,7 @@ import re
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import PurePosixPath
@@ -21,9 +22,10 @@ from pathlib import PurePosixPath
 from meta_agent.core.errors import CANDIDATE_KILLS, ConfigError, SandboxError
 from meta_agent.core.protocols import JSON, ExecResult, Sandbox
 from meta_agent.domains.formats import SourceSpec, SweRow
-from meta_agent.domains.swe import Report, SandboxFactory, Tree, run_tests
+from meta_agent.domains.swe import Report, SandboxFactory, Tree
 from meta_agent.domains.swe._domain import _LIMITS as TASK_LIMITS
-from meta_agent.domains.swe.grading._runs import GRADE_CPU_SEC, guest_source, staged
+from meta_agent.domains.swe.grading._runs import GRADE_CPU_SEC, LOOSE, guest_source, staged
+from meta_agent.domains.swe.grading._runs import Bench as Runs
 from meta_agent.domains.tasks._package import Package
 
 # A fault that loops for ever costs the whole limit, so a few tests get less time than a suite.
@@ -121,7 +123,8 @@ class Bench:
         """Runs test files (default: all) as the grader does, which watches the files `changed`."""
         paths = tuple(tests or self.package.tests)
         sources = tuple(sorted(changed))
-        return run_tests(self.row(), tree, factory=self.factory, paths=paths, sources=sources)
+        with closing(Runs(self.row(), self.factory, (), sources, paths)) as runs:
+            return runs.run(tree, LOOSE)
 
     def probe(
         self,

@@ -9,6 +9,7 @@ from __future__ import annotations
 # ruff: noqa: E501 - a program as it is handed in
 import ast
 import re
+from contextlib import closing
 
 import pytest
 from _cheat_graders import FIXED, task_files
@@ -74,7 +75,9 @@ def reached(source: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, list[str
     monkeypatch.setattr(_runs, "_believed", listening)
     files = task_files("swe")
     tree = overlay(files.graded, {"shelf/core.py": source.encode()})
-    _runs.run_tests(files.row, tree, factory=lambda _: open_sandbox("process", run="reach"))
+    factory = lambda _: open_sandbox("process", run="reach")  # noqa: E731
+    with closing(_runs.Bench(files.row, factory, ())) as bench:
+        bench.run(tree, _runs.LOOSE)
     count, found = ast.literal_eval(re.findall(r"reached (\(.*?\]\))", said[0])[0])
     return count, found
 

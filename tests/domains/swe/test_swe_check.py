@@ -11,9 +11,9 @@ import pytest
 from meta_agent.core.errors import SandboxError
 from meta_agent.domains import DomainOptions
 from meta_agent.domains.check import check_domain, check_tasks, render
+from meta_agent.domains.checking._cheats import CHEATS
 from meta_agent.domains.swe import RealSwe
 from meta_agent.domains.swe._patch import apply, overlay, parse
-from meta_agent.domains.swe.cheats import CHEATS
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from meta_agent.domains.check import check_domain, render
 from meta_agent.domains.formats import OfficialRun, SweRow
 from meta_agent.domains.swe import RealSwe, read_archive
 from meta_agent.domains.swe._tree import without_history
-from meta_agent.domains.swe.grading._command import by_command, status_of, unmet, whole_map
+from meta_agent.domains.swe.grading._command import by_command, status_of, unmet
 
 CORE = "def total(prices):\n    return sum(prices[1:])\n"
 TESTS = (
@@ -80,9 +80,9 @@ def test_code_that_wants_no_tests_resolves_nothing(
 
 def test_a_parser_that_nobody_has_is_refused_while_loading(own_command: Any) -> None:
     own_command.row["install_config"]["log_parser"] = "parse_log_cobol"
-    with pytest.raises(ConfigError, match="the unknown log parser 'parse_log_cobol'") as caught:
+    with pytest.raises(ConfigError, match="the log parser 'parse_log_cobol'") as caught:
         own_command.load()
-    assert caught.value.hint and "parse_log_django" in caught.value.hint
+    assert "parse_log_django" in str(caught.value)
 
 
 def row(**changes: Any) -> SweRow:
@@ -145,20 +145,6 @@ def test_durations_and_colours_are_no_part_of_an_id_where_the_set_strips_them(se
     results = {seen: "PASSED", "f.py::b": "PASSED"}
     assert unmet(row(run=replace(PYTEST, only_passed=True)), results) == ([], [])
     assert unmet(row(), results)[0] == ["f.py::a"]
-
-
-def test_the_whole_map_has_to_be_equal() -> None:
-    whole = row(
-        fail_to_pass=(),
-        pass_to_pass=(),
-        run=replace(PYTEST, whole=True),
-        expected={"T.a": "PASSED", "b[x.y]": "PASSED", "c": "FAILED"},
-    )
-    seen = dict(whole.expected)
-    assert whole_map(whole, seen)
-    assert not whole_map(whole, {**seen, "d": "PASSED"})
-    assert not whole_map(whole, {**seen, "c": "PASSED"})
-    assert whole_map(row(), {})
 
 
 KEPT = {

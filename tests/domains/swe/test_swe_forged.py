@@ -204,7 +204,11 @@ def test_no_forged_grade_is_clean(family: str) -> None:
     assert clean(FAMILIES[family])[0] == []
 
 
-BY_COMMAND = ("golden files at import", "reads the tests", "weakened classes")
+BY_COMMAND = (
+    *("golden files", "golden files at import", "golden files in the patch"),
+    "golden files that are imported",
+    *("reads the tests", "weakened classes"),
+)
 
 
 @pytest.mark.slow

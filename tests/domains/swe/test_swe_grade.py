@@ -248,7 +248,7 @@ def test_a_sandbox_without_a_plugin_of_the_task_raises_and_is_no_score(domain: R
     assert files.row.source is not None
     row = replace(files.row, source=replace(files.row.source, plugins=("pytest-nonesuch",)))
     with pytest.raises(SandboxError, match="pytest-nonesuch"):
-        _runs.run_tests(row, files.graded, factory=domain._factory)
+        _runs.Bench(row, domain._factory, ()).run(files.graded, _runs.LOOSE)
 
 
 @pytest.mark.parametrize("kind", ["oom", "died", "timeout"])
@@ -308,7 +308,7 @@ FORGERIES: dict[str, str] = {
         "    def forge(self, *a):\n"
         "        made = report(self, *a)\n"
         "        made['results'] = dict.fromkeys(made['results'], 'PASSED')\n"
-        "        made['forged'] = made['swapped'] = []\n"
+        "        made['forged'] = []\n"
         "        return made\n"
         "    recorder.report = forge\n"
     ),

@@ -18,7 +18,7 @@ from meta_agent.domains.swe.grading._logs import PARSERS, STATUSES
 
 Official = dict[str, Callable[[str], dict[str, str]]]
 LOGS = Path(__file__).parent / "logs"
-SHARED = sorted(set(PARSERS) - {"parse_log_unittest", "parse_log_r2e", "parse_log_sympy"})
+SHARED = sorted(set(PARSERS) - {"parse_log_unittest", "parse_log_sympy"})
 
 SUITE = """import pytest, unittest
 
@@ -164,7 +164,7 @@ def test_the_same_results_as_swe_bench_on_generated_logs(
 
 def test_every_log_of_a_real_run_is_believed(suite_logs: list[tuple[int, str]]) -> None:
     for code, log in suite_logs[:-1]:  # the last has no summary of passes
-        for name in ("parse_log_pytest", "parse_log_pytest_v2", "parse_log_r2e"):
+        for name in ("parse_log_pytest", "parse_log_pytest_v2"):
             if "\x1b" in log and name == "parse_log_pytest":
                 continue  # it reads no colours, as theirs does not
             results = PARSERS[name].parse(log)

@@ -66,10 +66,11 @@ def test_a_true_fix_passes_behind_the_strictest_walls_that_its_tests_allow(
 ) -> None:
     domain = task(shelf, more)
     files, factory = domain.files("shelf-1"), Counting(domain._factory)
-    outcome = grade_patch(files, shelf.patch({"shelf/core.py": FIXED + "\n"}), factory)
+    news = {"shelf/core.py": FIXED + "\n", "docs/news.txt": "fixed"}  # so it has to pass twice
+    outcome = grade_patch(files, shelf.patch(news), factory)
     assert (outcome.success, outcome.flags) == (True, ()), outcome.detail
     assert files.walls.get("walls", STRICT) == walls
-    assert factory.opened == (1 if walls == STRICT else 2)
+    assert factory.opened == (1 if walls == STRICT else 2), "the second one is the reference's"
     again = Counting(domain._factory)
     assert not grade_patch(files, shelf.patch({"shelf/core.py": CORE + "\n"}), again).success
     assert again.opened == (2 if walls == STRICT else 1)

@@ -1,19 +1,19 @@
 """The same patch with parts of the reference in it: what must not decide a grade.
 
-Two kinds of parts: files that are no sources of the run, and the parts of a class that say whether
-two values are equal: its comparing methods, its constructor, its fields, its bases. A patch passes
-with these of its own (the run before) and with the reference's, or its grade is unchecked. The
-second tree also takes the functions that these parts call by name from the reference.
+Two kinds of parts: files that the run does not import, or reads as well, and the parts of a class
+that say whether two values are equal: its comparing methods, its constructor, its fields, its
+bases. A patch passes with these of its own (the run before) and with the reference's, or its grade
+is unchecked. The second tree also takes the functions that these parts call by name from the
+reference.
 
-Does not cover: a file that is both imported and read as text, and a wrong value that a test never
-looks into.
+Does not cover: a wrong value that a test never looks into, and a file that another program reads.
 """
 
 from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from meta_agent.core.parsing.syntax import parse_python
@@ -33,31 +33,38 @@ _Scope = tuple[str, ...]
 
 
 def besides(
-    files: TaskFiles, changes: Changes, data: Sequence[str]
+    files: TaskFiles, changes: Changes, imported: Mapping[str, int]
 ) -> Iterator[tuple[Tree, tuple[str, ...]]]:
     """Yields each other tree that a patch has to pass in, with what is the reference's there.
 
-    `data` are changed files that are no sources of the run.
+    `imported` are changed files that the run imported, and how often it opened each. In the last
+    tree these are the reference's as well if they were also read.
     """
     patched, reference = overlay(files.graded, changes), overlay(files.graded, files.gold or {})
-    exchanged: Changes = {path: reference.get(path) for path in data}
+    data = {path: reference.get(path) for path in changes if path not in imported}
+    read = {path: reference.get(path) for path, count in imported.items() if count > 1}
+    parts = [_grafts(files.graded, patched, reference, imported, helpers=h) for h in (False, True)]
     trees = [patched]
-    for with_helpers in (False, True):
-        grafts: Changes = {}
-        for path in changes.keys() - exchanged.keys():
-            texts = [
-                (tree.get(path) or b"").decode("utf-8", "replace")
-                for tree in (files.graded, patched, reference)
-            ]
-            if (text := grafted(*texts, helpers=with_helpers)) != texts[1]:
-                grafts[path] = text.encode()
-        tree = overlay(patched, {**exchanged, **grafts})
+    for part in (*parts, read):
+        tree = overlay(patched, {**data, **part})
         if tree not in trees:
             trees.append(tree)
-            names = (
-                path for path in tree.keys() | patched.keys() if tree.get(path) != patched.get(path)
-            )
-            yield tree, tuple(sorted(names))
+            names = {**data, **part}
+            yield tree, tuple(sorted(p for p in names if tree.get(p) != patched.get(p)))
+
+
+def _grafts(
+    before: Tree, patched: Tree, reference: Tree, paths: Iterable[str], *, helpers: bool
+) -> Changes:
+    """Returns the files of `paths` that change where parts of classes are the reference's."""
+    grafts: Changes = {}
+    for path in paths:
+        texts = [
+            (t.get(path) or b"").decode("utf-8", "replace") for t in (before, patched, reference)
+        ]
+        if (text := grafted(*texts, helpers=helpers)) != texts[1]:
+            grafts[path] = text.encode()
+    return grafts
 
 
 def grafted(before: str, after: str, reference: str, *, helpers: bool = False) -> str:

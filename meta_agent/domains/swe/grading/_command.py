@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from typing import Final
@@ -46,7 +46,8 @@ class Report:
     verdict: str  # "complete", or why there is nothing to believe
     results: Mapping[str, str] = field(default_factory=dict)
     evidence: tuple[str, ...] = ()
-    imported: frozenset[str] | None = None  # changed files that the run imported, if it says
+    imported: Mapping[str, int] = field(default_factory=dict)
+    """Changed files that the run imported, and how often it opened each: an import does once."""
     unchecked: tuple[str, ...] = ()  # what keeps passed tests from being believed
 
 
@@ -64,12 +65,13 @@ def run_command(
 ) -> Report:
     """Runs a task's test command in a sandbox and returns a report of its output.
 
-    `walls` holds `texts` (of test files that are empty on the disk) and `places` (folders that can
-    be written). The limits are seconds of processor and elapsed time. Raises ValueError if there is
-    no command.
+    `walls` holds `texts` (of test files that are empty on the disk), `places` (folders that can be
+    written) and `sources` (changed files). The limits are seconds of processor and elapsed time.
+    Raises ValueError if there is no command.
     """
     guest = guest_text("walls_guest.py", "command_guest.py")
-    sandbox.write({f"{_HOOK}/sitecustomize.py": f"{guest}\ninstall()\n".encode()})
+    hook = {f"{_HOOK}/sitecustomize.py": f"{guest}\ninstall()\n".encode(), "imported": b""}
+    sandbox.write(hook)
     order = {**walls, "script": script(row), "hook": f"../{_HOOK}"}
     result = sandbox.exec(
         ["python3", "-I", "-c", f"{guest}\nmain()\n"],
@@ -83,7 +85,11 @@ def run_command(
         return ended
     if result.truncated:
         return Report("no_results", {}, (f"more than {_LOG_LIMIT_BYTES} bytes of output",))
-    return _believed(row, result.stdout.decode("utf-8", "replace"), result.exit_code)
+    report = _believed(row, result.stdout.decode("utf-8", "replace"), result.exit_code)
+    notes = sandbox.read(["imported"]).get("imported", b"").decode("utf-8", "replace").split("\n")
+    ends = {path: [n for n in notes if n.endswith(f"/repo/{path}")] for path in walls["sources"]}
+    counts = {path: max(int(n.split()[0]) for n in lines) for path, lines in ends.items() if lines}
+    return replace(report, imported=counts)
 
 
 def ended_by_limit(result: ExecResult, cpu_sec: int, wall_sec: float) -> Report | None:
@@ -154,22 +160,6 @@ def status_of(test: str, results: Mapping[str, str], plain: bool = False) -> str
         if statuses and len({status in _PASSES for status in statuses}) == 1:
             return statuses[0]
     return "MISSING"
-
-
-def whole_map(row: SweRow, results: Mapping[str, str]) -> bool:
-    """Returns True if all statuses are the expected ones, or if the row does not require that."""
-    return row.run is None or not row.run.whole or is_whole_map(row.expected, results)
-
-
-def is_whole_map(expected: Mapping[str, str], results: Mapping[str, str]) -> bool:
-    """Returns whether `results` has exactly the expected tests with the expected statuses."""
-    return bool(expected) and _by_name(expected) == _by_name(results)
-
-
-def _by_name(statuses: Mapping[str, str]) -> dict[str, str]:
-    """Returns statuses by test name, without colours and what pytest adds after ` - `."""
-    clean = {_COLOURS.sub("", name): status for name, status in statuses.items()}
-    return {name.split(" - ", 1)[0].strip(): status for name, status in clean.items()}
 
 
 def _plain(test: str) -> str:

@@ -5,8 +5,8 @@ results has more passes than the summary counts; an exit status says whether any
 disagreement is a `Doubt` in words, and then there are no results, which is never a pass.
 
 Does not cover: code under test that prints a whole log with its summary and ends the process with
-the status that fits. `_scan` flags what it takes to do that; our own runner (`pytest_guest`), which
-is used wherever a row's tests are pytest's, cannot be told lies this way.
+the status that fits. `_words` names what that takes. Our own runner (`pytest_guest`), which runs
+all rows whose tests are pytest's, cannot be deceived this way.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ def corrected(family: str, log: str, results: Mapping[str, str]) -> dict[str, st
 def _pytest(log: str, exit_code: int, statuses: Counter[str]) -> Doubt | None:
     lines = _PYTEST_LINE.findall(log)
     if not lines:
-        return Doubt("cut_short", "pytest's last line is missing: the run did not come to its end")
-    counts = {kind.rstrip("s"): int(number) for number, kind in _COUNT.findall(lines[-1])}
+        return _cut_short("pytest's last line is missing")
     if exit_code not in (0, 1):
-        return Doubt("cut_short", f"exit {exit_code}: neither all passed nor some failed")
+        return _cut_short(f"exit {exit_code}, though pytest ends with 0 or 1")
+    counts = {kind.rstrip("s"): int(number) for number, kind in _COUNT.findall(lines[-1])}
     bad = counts.get("failed", 0) + counts.get("error", 0)
     return _weighed(counts.get("passed", 0), bad, exit_code, statuses)
 
@@ -72,21 +72,21 @@ def _pytest(log: str, exit_code: int, statuses: Counter[str]) -> Doubt | None:
 def _unittest(log: str, exit_code: int, statuses: Counter[str]) -> Doubt | None:
     ran, verdict = _RAN.findall(log), _VERDICT.findall(log)
     if not ran or not verdict:
-        return Doubt(
-            "cut_short", "the runner's last lines are missing: the run did not come to its end"
-        )
+        return _cut_short("the runner's last lines are missing")
     return _weighed(int(ran[-1]), int(verdict[-1] == "FAILED"), exit_code, statuses)
 
 
 def _sympy(log: str, exit_code: int, statuses: Counter[str]) -> Doubt | None:
     lines = _SYMPY_LINE.findall(log)
     if not lines:
-        return Doubt(
-            "cut_short", "the line 'tests finished' is missing: the run did not come to its end"
-        )
+        return _cut_short("the line 'tests finished' is missing")
     counts = {kind: int(number) for number, kind in _COUNT.findall(lines[-1])}
     bad = sum(count for kind, count in counts.items() if kind in ("failed", "exceptions"))
     return _weighed(counts.get("passed", 0), bad, exit_code, statuses)
+
+
+def _cut_short(why: str) -> Doubt:
+    return Doubt("cut_short", f"{why}: the run did not come to its end")
 
 
 def _weighed(passed: int, bad: int, exit_code: int, counts: Counter[str]) -> Doubt | None:

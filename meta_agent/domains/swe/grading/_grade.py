@@ -12,20 +12,18 @@ one dies: the second is the reference's, once for each task that needs it (`_wal
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 
-from meta_agent.core.protocols import JSON, Outcome
+from meta_agent.core.protocols import Outcome
 from meta_agent.domains.formats import SweRow
 from meta_agent.domains.swe._patch import overlay
 from meta_agent.domains.swe.grading._beside import besides
-from meta_agent.domains.swe.grading._command import Report, status_of, unmet, whole_map
+from meta_agent.domains.swe.grading._command import Report, status_of, unmet
 from meta_agent.domains.swe.grading._runs import LOOSE, STRICT, Bench, SandboxFactory, Walls
 from meta_agent.domains.swe.grading._sift import Sifted, TaskFiles, sift
 
 _SHOWN_TESTS = 20
-_BREACH = "tamper:protocol"
-UNCHECKED = "unchecked:tests"
-"""The patch passes, but not with the reference's data files and ways to compare."""
 _DEAD = ("killed", "timeout", "forged")
 
 
@@ -35,7 +33,8 @@ def grade_patch(files: TaskFiles, patch: str, factory: SandboxFactory) -> Outcom
     if sifted.problem:
         report = Report("patch_does_not_apply", evidence=(sifted.problem,))
     else:
-        with Bench(files.row, factory, files.hidden, tuple(sorted(sifted.changes))) as bench:
+        sources = tuple(sorted(sifted.changes))
+        with closing(Bench(files.row, factory, files.hidden, sources)) as bench:
             report = _report(files, sifted, bench)
     return _outcome(files.row, sifted, report)
 
@@ -52,12 +51,7 @@ def _report(files: TaskFiles, sifted: Sifted, bench: Bench) -> Report:
         report = bench.run(tree, walls) if walls != STRICT else report
     if sifted.words or not _resolves(files.row, report):
         return report
-    is_data = [
-        path
-        for path in sifted.changes
-        if not path.endswith(".py") or (report.imported is not None and path not in report.imported)
-    ]
-    for other, names in besides(files, sifted.changes, is_data):
+    for other, names in besides(files, sifted.changes, report.imported):
         if not _resolves(files.row, bench.run(other, walls)):
             return replace(report, unchecked=names)
     return report
@@ -69,42 +63,37 @@ def _needed_walls(files: TaskFiles, factory: SandboxFactory) -> Walls:
     Without walls the folders that its tests write to show.
     """
     tree = overlay(files.graded, files.gold or {})
-    with Bench(files.row, factory, files.hidden) as bench:
+    with closing(Bench(files.row, factory, files.hidden)) as bench:
         strict = bench.run(tree, STRICT)
         if _resolves(files.row, strict):
             return STRICT
-        open_end, places = _ends(files.row, bench.run(tree, LOOSE)), bench.written()
-        if _ends(files.row, strict) == open_end:
+        open_end, places = unmet(files.row, bench.run(tree, LOOSE).results), bench.written()
+        if unmet(files.row, strict.results) == open_end:
             return STRICT
         for walls in (Walls(places), Walls(places, hides=False), Walls((), hides=False)):
-            if _ends(files.row, bench.run(tree, walls)) == open_end:
+            if unmet(files.row, bench.run(tree, walls).results) == open_end:
                 return walls
     return LOOSE
 
 
-def _ends(row: SweRow, report: Report) -> tuple[JSON, ...]:
-    return *unmet(row, report.results), whole_map(row, report.results)
-
-
 def _resolves(row: SweRow, report: Report) -> bool:
-    return report.verdict == "complete" and _ends(row, report) == ([], [], True)
+    return report.verdict == "complete" and unmet(row, report.results) == ([], [])
 
 
 def _outcome(row: SweRow, sifted: Sifted, report: Report) -> Outcome:
     broken, lost = unmet(row, report.results)
     resolved = _resolves(row, report)
-    verdict = (
-        ("resolved" if resolved else "unresolved")
-        if report.verdict == "complete"
-        else report.verdict
-    )
-    flags = set(sifted.flags) | ({"tamper:report"} if report.verdict == "forged" else set())
-    flags |= {_BREACH} if report.verdict == "killed_protocol" else set()
-    flags |= {UNCHECKED} if resolved and report.unchecked else set()
+    end = "resolved" if resolved else "unresolved"
     words = sifted.words if resolved else ()
-    flags |= {"unchecked:words"} if words else set()
+    signs = {
+        "tamper:report": report.verdict == "forged",
+        "tamper:protocol": report.verdict == "killed_protocol",
+        "unchecked:tests": resolved and bool(report.unchecked),
+        "unchecked:words": bool(words),
+    }
+    flags = {*sifted.flags, *(flag for flag, is_shown in signs.items() if is_shown)}
     detail = {
-        "verdict": verdict,
+        "verdict": end if report.verdict == "complete" else report.verdict,
         "fail_to_pass": [len(row.fail_to_pass) - len(broken), len(row.fail_to_pass)],
         "pass_to_pass": [len(row.pass_to_pass) - len(lost), len(row.pass_to_pass)],
         "not_passing": [

@@ -41,25 +41,23 @@ class LogParser(NamedTuple):
 
 def pytest(log: str) -> Statuses:
     """Returns statuses by test from pytest's `-rA` lines, `STATUS id`. An id ends at a blank."""
-    return dict(_pytest_words(log.split("\n")))
+    statuses: Statuses = {}
+    for line in log.split("\n"):
+        words = (line.replace(" - ", " ") if line.startswith("FAILED") else line).split()
+        states = len(words) > 1 and words[0] in STATUSES and line.startswith(words[0])
+        if states and not _counts_skips(words):
+            statuses[words[1]] = words[0]
+    return statuses
 
 
 def pytest_options(log: str) -> Statuses:
     """Returns statuses by test from pytest's log; absolute paths in ids are cut to file names."""
-    return {_short_option(name): status for name, status in _pytest_words(log.split("\n"))}
+    return {_short_option(name): status for name, status in pytest(log).items()}
 
 
 def matplotlib(log: str) -> Statuses:
     """Returns statuses by test from pytest's lines; named mouse buttons in ids become numbers."""
-    plain = log.replace("MouseButton.LEFT", "1").replace("MouseButton.RIGHT", "3")
-    return dict(_pytest_words(plain.split("\n")))
-
-
-def _pytest_words(lines: list[str]) -> Iterator[tuple[str, str]]:
-    for line in lines:
-        words = (line.replace(" - ", " ") if line.startswith("FAILED") else line).split()
-        if len(words) > 1 and _states(line, words[0]) and not _counts_skips(words):
-            yield words[1], words[0]
+    return pytest(log.replace("MouseButton.LEFT", "1").replace("MouseButton.RIGHT", "3"))
 
 
 def pytest_v2(log: str) -> Statuses:
@@ -77,11 +75,6 @@ def pytest_v2(log: str) -> Statuses:
         elif words[-1] in STATUSES and line.endswith(words[-1]):
             statuses[" ".join(words[:-1])] = words[-1]
     return statuses
-
-
-def _states(line: str, word: str) -> bool:
-    """Whether a line begins with a status, in its first column."""
-    return word in STATUSES and line.startswith(word)
 
 
 def _counts_skips(words: list[str]) -> bool:
@@ -113,19 +106,6 @@ def seaborn(log: str) -> Statuses:
                 statuses[words[0]] = "PASSED"
         elif line.startswith("PASSED"):
             statuses[words[1]] = "PASSED"
-    return statuses
-
-
-def r2e(log: str) -> Statuses:
-    """Returns statuses by test name, without its file, from pytest's summary (R2E-Gym's form)."""
-    statuses: Statuses = {}
-    _, _, summary = log.partition("short test summary info")
-    for raw in summary.split("\n"):
-        line = re.sub(r"\x1b\[[0-9;]*m", "", raw).strip()
-        status = next((word for word in ("PASSED", "FAILED", "ERROR") if word in line), "")
-        if status and "::" in line:
-            name = ".".join(line.split("::")[1:])
-            statuses[name if status == "PASSED" else name.split(" - ")[0]] = status
     return statuses
 
 
@@ -241,7 +221,6 @@ PARSERS: Final[Mapping[str, LogParser]] = {
     "parse_log_pytest_v2": _V2,
     "parse_log_matplotlib": LogParser(matplotlib, "pytest"),
     "parse_log_seaborn": LogParser(seaborn, "pytest"),
-    "parse_log_r2e": LogParser(r2e, "pytest"),
     "parse_log_django": LogParser(django, "unittest"),
     "parse_log_unittest": LogParser(unittest, "unittest"),
     "parse_log_sympy": LogParser(sympy, "sympy"),

@@ -10,12 +10,11 @@ import json
 import secrets
 from collections.abc import Callable
 from pathlib import PurePosixPath
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from meta_agent.core.errors import CANDIDATE_KILLS, SandboxError
 from meta_agent.core.protocols import JSON, ExecResult, Sandbox
-from meta_agent.domains.formats import SweRow
+from meta_agent.domains.formats import SourceSpec, SweRow
 from meta_agent.domains.swe._tree import Tree
 from meta_agent.domains.swe.grading._command import (
     Report,
@@ -62,23 +61,6 @@ def guest_source() -> str:
     return guest_text("walls_guest.py", "pytest_guest.py")
 
 
-def run_tests(
-    row: SweRow,
-    tree: Tree,
-    *,
-    factory: SandboxFactory,
-    paths: tuple[str, ...] | None = None,
-    sources: tuple[str, ...] = (),
-) -> Report:
-    """Runs the test files `paths` of a tree in a fresh sandbox; None: those that grade the task.
-
-    `sources` are changed files, whose skips count as failures. Nothing is hidden and all can be
-    written. Raises SandboxError if the sandbox fails and the code under test is not the cause.
-    """
-    with Bench(row, factory, (), sources, paths) as bench:
-        return bench.run(tree, LOOSE)
-
-
 class Bench:
     """Runs the tests of one task on trees, in a sandbox that is kept from run to run."""
 
@@ -96,24 +78,13 @@ class Bench:
         self._sandbox: Sandbox | None = None
         self._on_disk: Tree = {}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self._close()
-
     def run(self, tree: Tree, walls: Walls) -> Report:
         """Runs the tests of `tree`. Raises SandboxError if a sandbox fails on its own."""
         for last_try in (False, True):
             try:
                 return self._once(tree, walls)
             except SandboxError as problem:
-                self._close()
+                self.close()
                 if problem.kind not in CANDIDATE_KILLS:
                     raise
                 if last_try or problem.kind == "protocol":
@@ -127,7 +98,8 @@ class Bench:
         result = self._sandbox.exec(["python3", "-I", "-c", _WRITTEN])
         return tuple(json.loads(result.stdout)) if result.exit_code == 0 else (".",)
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Ends the sandbox."""
         if self._sandbox is not None:
             self._sandbox.close()
         self._sandbox, self._on_disk = None, {}
@@ -136,7 +108,11 @@ class Bench:
         hidden = tuple(path for path in self._hidden if path in tree and walls.hides)
         sandbox = self._placed({**tree, **dict.fromkeys(hidden, b"")})
         texts = {path: tree[path].decode("utf-8", "surrogateescape") for path in hidden}
-        wall: dict[str, JSON] = {"texts": dict(texts), "places": list(walls.places)}
+        wall: dict[str, JSON] = {
+            "texts": dict(texts),
+            "places": list(walls.places),
+            "sources": list(self._sources),
+        }
         try:
             return self._in(sandbox, tree, wall)
         finally:
@@ -154,7 +130,7 @@ class Bench:
             changed = {
                 path: content for path, content in tree.items() if unchanged.get(path) != content
             }
-            place(self._sandbox, self._row, changed, links=not unchanged)
+            place(self._sandbox, changed)
         self._on_disk = tree
         self._sandbox.write({"stamp": b""})
         return self._sandbox
@@ -163,36 +139,32 @@ class Bench:
         row, limits = self._row, (GRADE_CPU_SEC, GRADE_TIMEOUT_SEC)
         if by_command(row):
             return run_command(row, sandbox, wall, cpu_sec=limits[0], wall_sec=limits[1])
-        nonce = secrets.token_hex(16)
+        source, nonce = row.source or SourceSpec(), secrets.token_hex(16)
+        order: dict[str, JSON] = {
+            "nonce": nonce,
+            "files": list(self._paths),
+            "pythonpath": list(source.pythonpath),
+            "noconftest": all(PurePosixPath(path).name != "conftest.py" for path in tree),
+            "plugins": list(source.plugins),
+            "own": list(source.held),
+        }
         # Unbuffered: what pytest said is all there is to read where no report came.
         result = sandbox.exec(
-            [row.source.python if row.source else "python3", "-Iu", "-c", guest_source()],
+            [source.python, "-Iu", "-c", guest_source()],
             cwd="repo",
-            stdin=json.dumps(self._order(tree, nonce) | wall).encode() + b"\n",
+            stdin=json.dumps(order | wall).encode() + b"\n",
             timeout_sec=GRADE_TIMEOUT_SEC,
             cpu_limit_sec=GRADE_CPU_SEC,
             output_limit_bytes=_REPORT_LIMIT_BYTES,
         )
         return _believed(result, nonce)
 
-    def _order(self, tree: Tree, nonce: str) -> dict[str, JSON]:
-        source = self._row.source
-        return {
-            "nonce": nonce,
-            "files": list(self._paths),
-            "pythonpath": list(source.pythonpath if source else (".",)),
-            "noconftest": all(PurePosixPath(path).name != "conftest.py" for path in tree),
-            "plugins": list(source.plugins if source else ()),
-            "own": list(source.held if source else ()),
-            "sources": list(self._sources),
-        }
-
 
 def staged(row: SweRow, tree: Tree, factory: SandboxFactory) -> Sandbox:
     """Starts a sandbox with the files `tree` in `repo/`. Raises SandboxError if that fails."""
     sandbox = factory(row.image)
     try:
-        place(sandbox, row, tree)
+        place(sandbox, tree)
     except SandboxError as problem:
         sandbox.close()
         why = f"cannot copy {row.instance_id} into a sandbox: {problem}"
@@ -203,18 +175,13 @@ def staged(row: SweRow, tree: Tree, factory: SandboxFactory) -> Sandbox:
     return sandbox
 
 
-def place(sandbox: Sandbox, row: SweRow, tree: Tree, *, links: bool = True) -> None:
+def place(sandbox: Sandbox, tree: Tree) -> None:
     """Writes a tree into `repo/`. Files that begin with `#!` become executable."""
     files = {f"repo/{path}": content for path, content in tree.items()}
     scripts = {path: content for path, content in files.items() if content.startswith(b"#!")}
     sandbox.write({path: content for path, content in files.items() if path not in scripts})
     if scripts:
         sandbox.write(scripts, executable=True)
-    for name in row.source.kept_names if row.source and links else ():
-        target = f"{(row.source.image_path if row.source else '') or ''}/{name}"
-        linked = sandbox.exec(["ln", "-s", "--", target, f"repo/{name}"])
-        if linked.exit_code != 0:
-            raise SandboxError(f"cannot link {target}: {linked.stderr[-200:]!r}", kind="start")
 
 
 def _believed(result: ExecResult, nonce: str) -> Report:
@@ -243,26 +210,21 @@ def _parsed(stdout: bytes, nonce: str) -> dict[str, JSON] | None:
 def _checked(report: dict[str, JSON], tail: str) -> Report:
     if report.get("broken") or not report["results"]:
         reasons = [report.get("broken"), *report.get("collect_errors", [])]
-        evidence = tuple(str(reason) for reason in reasons if reason) or (tail,)
-        return Report("no_results", evidence=evidence)
-    signs = _forgery(report)
-    if signs:
+        return Report("no_results", evidence=tuple(map(str, filter(None, reasons))) or (tail,))
+    if signs := _forgery(report):
         return Report("forged", evidence=tuple(signs))
     results = {str(test): str(status) for test, status in report["results"].items()}
     evidence = tuple(map(str, report.get("collect_errors", [])))
-    return Report("complete", results, evidence, frozenset(map(str, report.get("imported", []))))
+    imported = {str(path): int(count) for path, count in report["imported"].items()}
+    return Report("complete", results, evidence, imported)
 
 
 def _forgery(report: dict[str, JSON]) -> list[str]:
     """Returns signs that a report is forged. pytest's status is 1, as canaries have to fail."""
     signs = [f"{name} was replaced" for name in report.get("changed", [])]
-    signs += [f"plugin {name} appeared" for name in report.get("foreign_plugins", [])]
     signs += [f"{test} raised and was reported as passed" for test in report.get("forged", [])]
-    signs += [f"the body of {test} was exchanged" for test in report.get("swapped", [])]
     if report.get("canaries_ok") is not True:
         signs.append("canary tests did not end as they must")
     if report.get("status") != 1:
-        signs.append(
-            f"pytest ended with status {report.get('status')}, which the canaries rule out"
-        )
+        signs.append(f"pytest ended with status {report.get('status')}, though canaries fail")
     return signs

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -121,25 +120,23 @@ class _Sieve:
     flags: set[str] = field(default_factory=set)
 
     def take(self, path: str, content: bytes | None) -> None:
-        for why, applies, flag in self._rules():
-            if applies(path):
-                self.dropped[path] = why
-                if flag(path, content):
-                    self.flags.add(f"tamper:{why}")
-                return
-        self.changes[path] = content
-        if _is_support(path) and path not in self._gold and self._weakens(path, content):
-            self.flags.add("tamper:tests")
+        is_golden, weakens = path in (self.files.gold or {}), self._weakens(path, content)
+        if why := self._why_dropped(path):
+            self.dropped[path] = why
+            is_honest = is_golden if why == "config" else why == "tests" and not weakens
+        else:
+            self.changes[path] = content
+            why, is_honest = "tests", is_golden or not (weakens and _is_support(path))
+        self.flags |= set() if is_honest else {f"tamper:{why}"}
 
-    def _rules(
-        self,
-    ) -> list[tuple[str, Callable[[str], bool], Callable[[str, bytes | None], bool]]]:
-        return [
-            ("config", is_control_path, lambda path, _: path not in self._gold),
-            ("shadow", self._shadows, lambda *_: True),
-            ("tests", self._is_test, self._weakens),
-            ("collides", self._collides, lambda *_: True),
-        ]
+    def _why_dropped(self, path: str) -> str:
+        if is_control_path(path):
+            return "config"
+        if self._shadows(path):
+            return "shadow"
+        if path in self.files.deciding or is_test_path(path):
+            return "tests"
+        return "collides" if self._collides(path) else ""
 
     def _collides(self, path: str) -> bool:
         """Returns whether a file would lie below a file, or in the place of a folder."""
@@ -148,9 +145,6 @@ class _Sieve:
         return any(folder in tree for folder in above) or any(
             folder.startswith(f"{path}/") for folder in tree
         )
-
-    def _is_test(self, path: str) -> bool:
-        return path in self.files.deciding or is_test_path(path)
 
     def _shadows(self, path: str) -> bool:
         top = PurePosixPath(path).parts[0].removesuffix(".py")
@@ -164,9 +158,9 @@ class _Sieve:
         if before is None:
             return False
         old, new = _text(before).splitlines(), _text(content or b"").splitlines()
-        names = set(_DEFINED.findall(_text(before)))
-        redefined = names.intersection(_DEFINED.findall("\n".join(_added(old, new))))
-        return bool(redefined) or not _contains_in_order(new, old)
+        names, added = set(_DEFINED.findall(_text(before))), _added(old, new)
+        loses = len(added) + len(old) > len(new)
+        return loses or bool(names.intersection(_DEFINED.findall("\n".join(added))))
 
     def _top_below_roots(self, path: str) -> str:
         """Returns the name under which Python would find a file first."""
@@ -182,7 +176,7 @@ class _Sieve:
             return frozenset()
         tests = [self.files.graded.get(path, b"") for path in self.files.deciding]
         names = {name for test in tests for name in _IMPORTED.findall(_text(test))}
-        paths = {*self.files.visible, *self._gold}
+        paths = {*self.files.visible, *(self.files.gold or {})}
         return frozenset(names) - {self._top_below_roots(path) for path in paths}
 
     @cached_property
@@ -190,10 +184,6 @@ class _Sieve:
         """Names of the deciding tests' modules, where they are names that only tests have."""
         stems = {PurePosixPath(path).stem for path in self.files.deciding if path.endswith(".py")}
         return frozenset(stem for stem in stems if stem.startswith("test_") and len(stem) > 7)
-
-    @cached_property
-    def _gold(self) -> Mapping[str, bytes | None]:
-        return self.files.gold or {}
 
 
 def _is_support(path: str) -> bool:
@@ -216,8 +206,3 @@ def _added(old: list[str], new: list[str]) -> list[str]:
         else:
             extra.append(line)
     return extra
-
-
-def _contains_in_order(new: list[str], old: list[str]) -> bool:
-    lines = iter(new)
-    return all(any(line == expected for line in lines) for expected in old)
