@@ -23,17 +23,18 @@ _BY_VERSION = {2: 1 << 13, 3: 1 << 14}  # moving between folders; cutting short
 
 
 class Texts:
-    """An import finder of test files whose texts came by stdin; on the disk they are empty."""
+    """An import finder of files whose texts came by stdin: on the disk they are empty or others."""
 
     def __init__(self, texts: dict[str, str]) -> None:
         self._texts = {
             REALPATH(path): text.encode("utf-8", "surrogateescape") for path, text in texts.items()
         }
-        self._stems = {Path(path).stem for path in texts}
+        parts = [Path(path).with_suffix("").parts for path in self._texts]
+        self._names = {part[-2] if part[-1] == "__init__" else part[-1] for part in parts}
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """Returns the import spec of such a test file, or None for any other module."""
-        if name.rpartition(".")[2] not in self._stems:
+        """Returns the import spec of such a file, or None for any other module."""
+        if name.rpartition(".")[2] not in self._names:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         text = self._texts.get(REALPATH(spec.origin)) if spec and spec.origin else None

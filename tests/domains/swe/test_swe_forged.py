@@ -244,6 +244,22 @@ def test_a_file_beside_the_source_that_decides_is_unchecked(by_command: bool) ->
         assert outcome.detail["unchecked"] == [*row.files]
 
 
+READS = "import pathlib\n    assert pathlib.Path('shelf/more.py').exists() and total([1, 2]) == 3\n    pathlib.Path('shelf/more.py').read_text()"
+MORE = "def add(prices):\n    return sum(prices)\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by_command", [False, True])
+def test_a_fix_with_a_new_file_that_is_also_read_is_clean(by_command: bool) -> None:
+    """The reference has no such file, and imports find it all the same."""
+    row = replace(FAMILIES["golden files"][0], test=READS, files={})
+    core = row.source.replace("sum(prices[1:])", "add(prices)")
+    fix = {"shelf/core.py": f"from shelf.more import add\n\n\n{core}", "shelf/more.py": MORE}
+    with pool() as sandboxes:
+        outcome = graded(task_of(row, by_command=by_command), fix, sandboxes)
+    assert (outcome.success, outcome.flags) == (True, ()), outcome.detail
+
+
 PRICE = "class Price:\n    def __init__(self, cents):\n        self.cents = cents\n    def __eq__(self, other):\n        return key(self) == key(other)\n    def show(self):\n        return 1\ndef key(price):\n    return price.cents\n"
 GRAFTS = {
     "the same": ("", "", False, False),

@@ -34,23 +34,23 @@ _Scope = tuple[str, ...]
 
 def besides(
     files: TaskFiles, changes: Changes, imported: Mapping[str, int]
-) -> Iterator[tuple[Tree, tuple[str, ...]]]:
-    """Yields each other tree that a patch has to pass in, with what is the reference's there.
+) -> Iterator[tuple[Tree, Tree, tuple[str, ...]]]:
+    """Yields each other tree that a patch has to pass in, and what is the reference's there.
 
-    `imported` are changed files that the run imported, and how often it opened each. In the last
-    tree these are the reference's as well if they were also read.
+    `imported` are changed files that the run imported, and how often it opened each. Those that it
+    also read are the reference's on the disk alone: the second value.
     """
     patched, reference = overlay(files.graded, changes), overlay(files.graded, files.gold or {})
-    data = {path: reference.get(path) for path in changes if path not in imported}
-    read = {path: reference.get(path) for path, count in imported.items() if count > 1}
-    parts = [_grafts(files.graded, patched, reference, imported, helpers=h) for h in (False, True)]
+    data: Changes = {path: reference.get(path) for path in changes if path not in imported}
+    read = {path: reference.get(path, b"") for path, count in imported.items() if count > 1}
     trees = [patched]
-    for part in (*parts, read):
-        tree = overlay(patched, {**data, **part})
-        if tree not in trees:
+    for helpers in (False, True):
+        parts = data | _grafts(files.graded, patched, reference, imported, helpers=helpers)
+        if (tree := overlay(patched, parts)) not in trees:
             trees.append(tree)
-            names = {**data, **part}
-            yield tree, tuple(sorted(p for p in names if tree.get(p) != patched.get(p)))
+            yield tree, {}, tuple(sorted(p for p in parts if tree.get(p) != patched.get(p)))
+    if read:
+        yield overlay(patched, data), read, tuple(sorted(read))
 
 
 def _grafts(

@@ -23,7 +23,7 @@ from typing import Final
 
 from meta_agent.core.protocols import JSON, ExecResult, Sandbox
 from meta_agent.domains.formats import SweRow
-from meta_agent.domains.swe.grading._ended import corrected, disagreement
+from meta_agent.domains.swe.grading._ended import COLOURS, corrected, disagreement
 from meta_agent.domains.swe.grading._logs import PARSERS
 
 _LOG_LIMIT_BYTES: Final = 16 << 20
@@ -36,7 +36,6 @@ _DURATIONS: Final = (
 )
 _HOOK: Final = "hook"
 _JOINED: Final = re.compile(r"^from (?:__future__|meta_agent)\b.*$", re.MULTILINE)
-_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +163,7 @@ def status_of(test: str, results: Mapping[str, str], plain: bool = False) -> str
 
 def _plain(test: str) -> str:
     """Returns a test's name without colours and without how long the test took."""
-    name = _COLOURS.sub("", test)
+    name = COLOURS.sub("", test)
     for pattern in _DURATIONS:
         name = pattern.sub("", name)
     return name.strip()

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _PYTEST_LINE = re.compile(
     r"^[= ]*(\d+ [a-z ]+(?:, \d+ [a-z ]+)*) in [\d.]+ ?s(?:econds)?\b", re.MULTILINE
 )
@@ -40,7 +40,7 @@ def disagreement(family: str, log: str, exit_code: int, results: Mapping[str, st
     """Returns how log, exit code and `results` disagree, or None. `family` names the runner."""
     if not results:
         return Doubt("no_results", f"no test in the log (exit {exit_code})")
-    return _RULES[family](_COLOURS.sub("", log), exit_code, Counter(results.values()))
+    return _RULES[family](COLOURS.sub("", log), exit_code, Counter(results.values()))
 
 
 def corrected(family: str, log: str, results: Mapping[str, str]) -> dict[str, str]:
@@ -48,7 +48,7 @@ def corrected(family: str, log: str, results: Mapping[str, str]) -> dict[str, st
 
     unittest prints `ok` before it lists such a failure; pytest passes a test whose subtest failed.
     """
-    plain = _COLOURS.sub("", log)
+    plain = COLOURS.sub("", log)
     failed: dict[str, str] = {}
     if family == "pytest":
         failed = dict.fromkeys(_SUBTEST.findall(plain), "FAILED")

@@ -78,11 +78,11 @@ class Bench:
         self._sandbox: Sandbox | None = None
         self._on_disk: Tree = {}
 
-    def run(self, tree: Tree, walls: Walls) -> Report:
-        """Runs the tests of `tree`. Raises SandboxError if a sandbox fails on its own."""
+    def run(self, tree: Tree, walls: Walls, shown: Tree | None = None) -> Report:
+        """Runs the tests of `tree`, or raises SandboxError. `shown` is on the disk, not imported."""
         for last_try in (False, True):
             try:
-                return self._once(tree, walls)
+                return self._once(tree, walls, shown or {})
             except SandboxError as problem:
                 self.close()
                 if problem.kind not in CANDIDATE_KILLS:
@@ -104,10 +104,11 @@ class Bench:
             self._sandbox.close()
         self._sandbox, self._on_disk = None, {}
 
-    def _once(self, tree: Tree, walls: Walls) -> Report:
-        hidden = tuple(path for path in self._hidden if path in tree and walls.hides)
-        sandbox = self._placed({**tree, **dict.fromkeys(hidden, b"")})
-        texts = {path: tree[path].decode("utf-8", "surrogateescape") for path in hidden}
+    def _once(self, tree: Tree, walls: Walls, shown: Tree) -> Report:
+        hidden = (path for path in self._hidden if path in tree and walls.hides)
+        others = {**dict.fromkeys(hidden, b""), **shown}
+        sandbox = self._placed({**tree, **others})
+        texts = {path: tree[path].decode("utf-8", "surrogateescape") for path in others}
         wall: dict[str, JSON] = {
             "texts": dict(texts),
             "places": list(walls.places),
