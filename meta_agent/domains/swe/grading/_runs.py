@@ -79,7 +79,7 @@ class Bench:
         self._on_disk: Tree = {}
 
     def run(self, tree: Tree, walls: Walls, shown: Tree | None = None) -> Report:
-        """Runs the tests of `tree`. `shown` is on the disk, not imported. May raise SandboxError."""
+        """Runs the tests of `tree`. `shown` is on the disk, not imported. Raises SandboxError."""
         for last_try in (False, True):
             try:
                 return self._once(tree, walls, shown or {})
