@@ -172,10 +172,14 @@ def _get_images(
     with stdout_for_data():
         report = fetch_images(file, images=images, engine=engine, pull=pull, progress=say)
     if alone or report.missing:
-        rows = [f"{name}  {image[:19]}" for name, image in report.found.items()]
+        rows = [f"{name}  {image[:19]}" for name, image in report.image_ids.items()]
         rows += [f"{name}  missing: {why}" for name, why in report.missing.items()]
-        rows.append(f"{len(report.found)} here, {len(report.missing)} missing")
-        emit(as_json, lambda: {"schema_version": 1, **report._asdict()}, lambda: lines(rows))
+        rows.append(f"{len(report.image_ids)} here, {len(report.missing)} missing")
+        emit(
+            as_json,
+            lambda: {"schema_version": 1, "found": report.image_ids, "missing": report.missing},
+            lambda: lines(rows),
+        )
     if report.missing:
         raise typer.Exit(1)
 

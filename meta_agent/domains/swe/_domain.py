@@ -179,7 +179,7 @@ def image_folders(path: Path, images: Path | None = None) -> list[Path]:
 class Fetched(NamedTuple):
     """The container images of a task file: their ids by name, and why others are missing."""
 
-    found: dict[str, str]
+    image_ids: dict[str, str]
     missing: dict[str, str]
 
 
@@ -198,7 +198,7 @@ def fetch_images(
     fetched = Fetched({}, {})
     for name in sorted({row.image for row in read_swebench(path) if row.image}):
         try:
-            fetched.found[name] = finder.find(name)
+            fetched.image_ids[name] = finder.find(name)
         except SandboxError as problem:
             if problem.kind == "engine" and "pull" not in str(problem):
                 raise

@@ -239,7 +239,7 @@ def test_images_are_fetched_by_name_and_missing_ones_are_told(images: None, tmp_
     gone = {**ROWS["swe-bench-5"], "instance_id": "own__shelf-2", "image": "127.0.0.1:9/own/none:1"}
     path.write_text("".join(json.dumps(row) + "\n" for row in (ROWS["swe-bench-5"], gone)))
     found = fetch_images(path, pull=True)
-    assert list(found.found) == [IMAGE]
+    assert list(found.image_ids) == [IMAGE]
     assert "cannot pull" in found.missing["127.0.0.1:9/own/none:1"]
     domain = load_tasks_domain(path)
     report = check_domain(domain)

@@ -51,8 +51,8 @@ def _report(files: TaskFiles, sifted: Sifted, bench: Bench) -> Report:
         report = bench.run(tree, walls) if walls != STRICT else report
     if sifted.words or not _resolves(files.row, report):
         return report
-    for other, shown, names in besides(files, sifted.changes, report.imported):
-        if not _resolves(files.row, bench.run(other, walls, shown)):
+    for other, on_disk, names in besides(files, sifted.changes, report.imported):
+        if not _resolves(files.row, bench.run(other, walls, on_disk)):
             return replace(report, unchecked=names)
     return report
 

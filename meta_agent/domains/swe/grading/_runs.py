@@ -78,11 +78,11 @@ class Bench:
         self._sandbox: Sandbox | None = None
         self._on_disk: Tree = {}
 
-    def run(self, tree: Tree, walls: Walls, shown: Tree | None = None) -> Report:
-        """Runs the tests of `tree`. `shown` is on the disk, not imported. Raises SandboxError."""
+    def run(self, tree: Tree, walls: Walls, on_disk: Tree | None = None) -> Report:
+        """Runs the tests of `tree`. `on_disk` is on the disk, not imported. Raises SandboxError."""
         for last_try in (False, True):
             try:
-                return self._once(tree, walls, shown or {})
+                return self._once(tree, walls, on_disk or {})
             except SandboxError as problem:
                 self.close()
                 if problem.kind not in CANDIDATE_KILLS:
@@ -104,9 +104,9 @@ class Bench:
             self._sandbox.close()
         self._sandbox, self._on_disk = None, {}
 
-    def _once(self, tree: Tree, walls: Walls, shown: Tree) -> Report:
+    def _once(self, tree: Tree, walls: Walls, on_disk: Tree) -> Report:
         hidden = (path for path in self._hidden if path in tree and walls.hides)
-        others = {**dict.fromkeys(hidden, b""), **shown}
+        others = {**dict.fromkeys(hidden, b""), **on_disk}
         sandbox = self._placed({**tree, **others})
         texts = {path: tree[path].decode("utf-8", "surrogateescape") for path in others}
         wall: dict[str, JSON] = {
