@@ -1,7 +1,7 @@
 """`verify`: computes a recorded run again, by the code that made it, and compares the results.
 
 The loop runs once more from the settings. Every step that rests on other steps (verdicts, cells,
-budgets, vault figures, merges, notes) is computed again and compared with the ledger. Where the
+vault figures, merges, notes) is computed again and compared with the ledger. Where the
 loop would measure, the lab reads stored rollouts instead (`lab.recorded`). So a verdict must follow
 from the plan, its attempts from the plan and the journal, its commits from git, and its weights
 from the files on disk. Git works in a copy; nothing is written.

@@ -3,7 +3,7 @@
 The type checker knows no other kind, so no other can be written or read by mistake. The test
 `tests/ledger/test_kinds.py` compares this table with the source. A step's key is the run's id and
 the key given here. An outcome may also hold `rollouts` and `train_steps`: what *this* step itself
-used, not what steps nested in it used. What older versions did not record is `NotRequired`.
+used, not what steps nested in it used. What not every run records is `NotRequired`.
 
 Does not cover: hostile ledgers. Reports read tolerantly (`reports.reducer`).
 """

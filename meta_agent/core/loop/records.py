@@ -21,8 +21,6 @@ from meta_agent.core.protocols import JSON, Candidate, HarnessTree, Hypothesis, 
 BY_SCORE: Final = "score"
 """Value of `judge` in a verdict that rests on a raw score."""
 
-"""How well a result is proven. `trained` is one training without a search: it claims nothing."""
-
 
 class Version(NamedTuple):
     """A measured harness: its name, such as `v1`, and its commit."""
