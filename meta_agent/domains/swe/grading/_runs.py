@@ -216,7 +216,8 @@ def _checked(report: dict[str, JSON], tail: str) -> Report:
         return Report("forged", evidence=tuple(signs))
     results = {str(test): str(status) for test, status in report["results"].items()}
     evidence = tuple(map(str, report.get("collect_errors", [])))
-    imported = {str(path): int(count) for path, count in report["imported"].items()}
+    counts: JSON = getattr(report.get("imported"), "items", dict)()  # whoever wrote it
+    imported = {path: count for path, count in dict(counts).items() if type(count) is int}
     return Report("complete", results, evidence, imported)
 
 
