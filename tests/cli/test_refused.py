@@ -34,7 +34,7 @@ REFUSED = (
     ("evolve --policy openai/m", "--policy openai/m"),
     ("evolve --sandbox lxc", "auto, docker, podman, process"),
     ("evolve --profile huge", "'default' or 'tiny'"),
-    ("evolve --approve never", "approve = 'never'.*'auto', 'merge' or 'each'"),
+    ("evolve --approve never", "approve = 'never'.*'auto', 'merge', 'each' or 'all'"),
     ("evolve --strategy best", "'best'"),
     ("evolve --meta-model nobody", "meta_model = 'nobody'"),
     ("evolve --meta-model replay:nowhere", "'nowhere'"),

@@ -37,7 +37,7 @@ def main() -> None:
     sys.path[:0] = [str(Path(path).resolve()) for path in order["pythonpath"]]
     runner._run(pytest, order, watcher, plugins)
     report = {"nonce": order["nonce"], **watcher.report()}
-    runner._write_all(report_fd, json.dumps(report).encode())
+    runner._send(report_fd, report)
     os._exit(0)
 
 

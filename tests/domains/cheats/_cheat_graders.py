@@ -135,7 +135,7 @@ class Ours:
     def _played(self, grader: Grader, calls: str) -> Outcome:
         domain: Any = self._nano[grader.removeprefix("nano-")]
         task = domain.tasks("search")[0]
-        env, problem = domain.open(task), domain._problems[task.key]
+        env, problem = domain.open(task), domain._by_key[task.key]
         flags: list[str] = []
         for tool, arguments in _calls(calls, problem, env):
             flags += env.call(tool, arguments).flags
