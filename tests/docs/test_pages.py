@@ -25,7 +25,7 @@ from meta_agent import cli
 from tests.docs._blocks import ROOT, Block, Shell, blocks, parsed
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-PAGES = [page for page in PAGES if page.name != "reference.md" and page.parent.name != "log"]
+PAGES = [page for page in PAGES if page.name != "reference.md" and page.parent != ROOT / "docs/log"]
 RUN = [
     page for page in PAGES if any(one.language == "bash" and not one.needs for one in blocks(page))
 ]
