@@ -28,8 +28,9 @@ from bugs import BUGS
 from meta_agent.core.parsing.syntax import parse_python
 from meta_agent.core.protocols import Sandbox
 from meta_agent.domains.formats import SourceSpec, SweRow
-from meta_agent.domains.swe import SandboxFactory, Tree, make_patch, run_tests
+from meta_agent.domains.swe import SandboxFactory, Tree, make_patch
 from meta_agent.domains.swe import read_archive as read_source
+from meta_agent.domains.tasks import run_tests
 
 PACKAGE, VERSION = "toolz", "1.0.0"
 ARCHIVE = f"{PACKAGE}-{VERSION}.tar.gz"
@@ -78,7 +79,7 @@ def download(directory: Path) -> None:
 def measured(tree: Tree, factory: SandboxFactory) -> dict[str, str]:
     """Every test of the suite with its status, from a fresh sandbox."""
     paths = tuple(sorted(path for path in tree if Path(path).name.startswith("test_")))
-    report = run_tests(_bare_row(), tree, factory=factory, paths=paths)
+    report = run_tests(_bare_row(), tree, factory, paths)
     if report.verdict != "complete":
         raise SystemExit(f"the suite gave no results: {report.verdict}, {report.evidence}")
     return dict(report.results)

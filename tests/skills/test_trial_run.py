@@ -108,7 +108,7 @@ def test_a_trial_promotes_a_skill_that_helps(tmp_path: Path, meta_agent: Runner)
     (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with openai_server(brain(NOTHING), serial=False) as url:
         asked = (
-            *("skills", "trial", folder.name, "--seeds", "3", "--library", "library"),
+            *("trial", folder.name, "--seeds", "3", "--library", "library"),
             *("--tasks", "tasks.jsonl", "--grade", "grader.py", "--policy", "openai/policy"),
             *("--meta-model", "openai/team", "--base-url", str(url), "--max-tokens", "9000000"),
             *("--generations", "1", "--candidates", "1", "--samples", "1"),

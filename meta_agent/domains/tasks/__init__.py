@@ -4,7 +4,7 @@
 says whether such a file is fit for use.
 """
 
-from meta_agent.domains.tasks._bench import Bench, sandboxes
+from meta_agent.domains.tasks._bench import Bench, run_tests, sandboxes
 from meta_agent.domains.tasks._collection import Made, Plan, manifest_path
 from meta_agent.domains.tasks._mine import mine
 from meta_agent.domains.tasks._package import Package, read_package
@@ -18,6 +18,7 @@ __all__ = [
     "manifest_path",
     "mine",
     "read_package",
+    "run_tests",
     "sandboxes",
     "synthesize",
 ]

@@ -123,8 +123,7 @@ class Bench:
         """Runs test files (default: all) as the grader does, which watches the files `changed`."""
         paths = tuple(tests or self.package.tests)
         sources = tuple(sorted(changed))
-        with closing(Runs(self.row(), self.factory, (), sources, paths)) as runs:
-            return runs.run(tree, LOOSE)
+        return run_tests(self.row(), tree, self.factory, paths, sources)
 
     def probe(
         self,
@@ -191,6 +190,22 @@ class Bench:
         return SweRow(
             *(name, name, "-", "", None, "", (), (), "train", False, self.image, source), line=0
         )
+
+
+def run_tests(
+    row: SweRow,
+    tree: Tree,
+    factory: SandboxFactory,
+    paths: tuple[str, ...],
+    sources: tuple[str, ...] = (),
+) -> Report:
+    """Runs the test files `paths` of a tree in a fresh sandbox.
+
+    `sources` are changed files, whose skips count as failures. Nothing is hidden and all can be
+    written. Raises SandboxError if the sandbox fails and the code under test is not the cause.
+    """
+    with closing(Runs(row, factory, (), sources, paths)) as runs:
+        return runs.run(tree, LOOSE)
 
 
 def sandboxes(backend: str, run: str) -> SandboxFactory:
