@@ -72,7 +72,7 @@ def _readers(root: Path) -> list[Callable[..., str]]:
 
     def why(candidate: str, run: str | None = None) -> str:
         """Explains why a candidate, such as g0/c1, was promoted, rejected or found invalid."""
-        return _document(_review.why, candidate=candidate, run=run, workspace=root)
+        return _document(_review.why, name=candidate, run=run, workspace=root)
 
     def diff(name: str, other: str | None = None) -> str:
         """Shows what a candidate, version or commit changed, or the diff of two of them."""
