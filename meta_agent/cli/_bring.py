@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from meta_agent.core.harness import CheckResult
 
 FAILED_EXIT_CODE = 1
+FIX_HARNESS = "fix harness_repo/ (harness.toml), commit there, then: meta-agent doctor --harness"
 
 
 @takes(
@@ -206,5 +207,5 @@ def _end(checks: list[CheckResult]) -> None:
     for row in failed:
         say(f"FAILED {row.name}: {row.detail}")
     if failed:
-        say("fix harness_repo/ (harness.toml), commit there, then: meta-agent doctor --harness")
+        say(FIX_HARNESS)
         raise typer.Exit(FAILED_EXIT_CODE)

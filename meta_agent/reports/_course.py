@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
 from meta_agent.core.ledger import Step
+from meta_agent.reports._parts import count_of, short_id
 
 PointKind = Literal["start", "edit", "dropped", "bundle", "imitation", "leg", "training"]
 
@@ -73,7 +74,7 @@ def course_of(steps: Iterable[Step]) -> Course:
     evaluated: list[int] = []  # attempts made when each evaluation on search tasks ended
     for step in done:
         fields: Mapping[str, Any] = step.fields
-        attempts_made += int(fields.get("rollouts") or 0)
+        attempts_made += count_of(fields.get("rollouts"))
         if step.kind == "eval" and step.intent.get("split") == "search":
             evaluated.append(attempts_made)
             if isinstance(shard := fields.get("shard"), dict):
@@ -104,14 +105,12 @@ class _Tried:
     def __init__(self) -> None:
         self._clean: defaultdict[str, int] = defaultdict(int)
         self._attempts: defaultdict[str, int] = defaultdict(int)
-        self.chosen: dict[tuple[object, object], int] = {}
-        """Where the point of each bundle stands, by generation and name."""
 
     def add(self, fields: Mapping[str, Any]) -> float | None:
         """Adds a block, and returns the candidate's share so far; None without attempts."""
         name = str(fields.get("of"))
-        self._clean[name] += int(fields.get("clean") or 0)
-        self._attempts[name] += int(fields.get("attempts") or 0)
+        self._clean[name] += count_of(fields.get("clean"))
+        self._attempts[name] += count_of(fields.get("attempts"))
         return self._clean[name] / self._attempts[name] if self._attempts[name] else None
 
 
@@ -131,14 +130,13 @@ def _points(
             share, word = tried.add(fields), fields.get("word")
             if share is not None and word in ("kept", "dropped"):
                 kind: PointKind = "edit" if word == "kept" else "dropped"
-                yield Point(attempts_made, share, kind, _short(name))
+                yield Point(attempts_made, share, kind, short_id(name))
         case "lead" if _joined(name := str(fields.get("candidate")), before):
             line = [point for point in before if point.is_kept]
-            yield Point(attempts_made, line[-1].share, "edit", _short(name))
+            yield Point(attempts_made, line[-1].share, "edit", short_id(name))
         case "cell" if isinstance(share, float):
-            place = fields.get("generation"), fields.get("name")
-            tried.chosen[place] = attempts_made
-            yield Point(attempts_made, share, "dropped", f"g{place[0]} {place[1]}")
+            name = f"g{fields.get('generation')} {fields.get('name')}"
+            yield Point(attempts_made, share, "dropped", name)
         case "bundle":
             _keep_chosen(before, f"g{fields.get('generation')} {fields.get('chosen')}")
         case "passes":
@@ -149,13 +147,13 @@ def _points(
             yield from _repeated(values, evaluated, "training", "training")
         case "leg" if isinstance(share, float):
             kind = "dropped" if fields.get("harm") else "leg"
-            yield Point(attempts_made, share, kind, f"leg {int(fields.get('leg') or 0) + 1}")
+            yield Point(attempts_made, share, kind, f"leg {count_of(fields.get('leg')) + 1}")
 
 
 def _joined(candidate: str, before: Sequence[Point]) -> bool:
     """Returns True for a candidate that joined the lead without an own measurement."""
     names = {point.label for point in before if point.kind == "edit"}
-    return bool(before) and candidate != "None" and _short(candidate) not in names
+    return bool(before) and candidate != "None" and short_id(candidate) not in names
 
 
 def _keep_chosen(points: list[Point], label: str) -> None:
@@ -176,10 +174,6 @@ def _repeated(
     places = list(evaluated[-len(values) :]) if values else []
     for number, (at, share) in enumerate(zip(places, values[-len(places) :], strict=True), 1):
         yield Point(at, share, kind, f"{word} {number}")
-
-
-def _short(candidate: str) -> str:
-    return "/".join(candidate.split("/")[-2:])
 
 
 # --- trainings, commits, time -------------------------------------------------------------------
@@ -207,11 +201,11 @@ def _name_commits(names: dict[str, str], step: Step, fields: Mapping[str, Any]) 
         case "baseline" | "merge":
             names[commit] = str(fields.get("version"))
         case "candidate":
-            names.setdefault(commit, _short(str(fields.get("id"))))
+            names.setdefault(commit, short_id(str(fields.get("id"))))
         case "cell":
             names.setdefault(commit, f"g{fields.get('generation')} {fields.get('name')}")
         case "race":
-            names.setdefault(commit, _short(str(fields.get("of"))))
+            names.setdefault(commit, short_id(str(fields.get("of"))))
 
 
 def _seconds(done: Sequence[Step]) -> dict[str, float]:

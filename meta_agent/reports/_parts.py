@@ -59,6 +59,16 @@ _number: Final = TypeAdapter[float | None](Share).validate_python
 _whole: Final = TypeAdapter[int | None](Whole).validate_python
 
 
+def count_of(value: Any) -> int:
+    """Returns a recorded count; 0 if it is missing or no whole number."""
+    return _whole(value) or 0
+
+
+def short_id(candidate: str) -> str:
+    """Returns a candidate's id without its run: `g1/c2`."""
+    return "/".join(candidate.split("/")[-2:])
+
+
 class Recorded:
     """Base class of a run's records: `parse` reads a ledger step's outcome, `to_json` writes it."""
 
@@ -155,7 +165,7 @@ class CandidateView(Recorded):
     @property
     def short_id(self) -> str:
         """Returns the candidate's id without its run: `g1/c2`."""
-        return "/".join(self.id.split("/")[-2:])
+        return short_id(self.id)
 
     @property
     def run(self) -> str:
@@ -344,7 +354,7 @@ class MetricPoint:
             and isinstance(value, int | float)
             and not isinstance(value, bool)
         }
-        return cls(str(payload.get("series", "")), _whole(payload.get("step")) or 0, values)
+        return cls(str(payload.get("series", "")), count_of(payload.get("step")), values)
 
 
 def parse_effect(value: Any) -> Effect | None:
@@ -358,8 +368,8 @@ def parse_effect(value: Any) -> Effect | None:
         delta=delta,
         ci_low=low,
         ci_high=high,
-        pairs=_whole(value.get("pairs")) or 0,
-        training_seeds=_whole(value.get("training_seeds")) or 0,
+        pairs=count_of(value.get("pairs")),
+        training_seeds=count_of(value.get("training_seeds")),
         p_improvement=_number(value.get("p_improvement")),
         shrunk=_number(value.get("shrunk")),
     )

@@ -141,10 +141,10 @@ def _size(attempt: Attempt) -> int:
 
 @lru_cache(maxsize=2 * MOST_SETS)
 def _read(folder: str, name: str) -> tuple[Attempted, ...]:
-    """Returns the attempts of a stored set; none if it is missing or was changed."""
+    """Returns the attempts of a stored set; none if it is missing, changed or misnamed."""
     try:
         return tuple(map(_attempted, RolloutStore(Path(folder)).read(name)))
-    except (IntegrityError, OSError):
+    except (IntegrityError, OSError, ValueError):
         return ()
 
 
@@ -177,9 +177,13 @@ def _status(rollout: Rollout) -> AttemptStatus:
 def _message(message: Spoken) -> Message:
     content = message.get("content")
     parts = [content if isinstance(content, str) else _json(content)] if content else []
-    for call in message.get("tool_calls") or ():
-        function = call.get("function", call) if isinstance(call, dict) else {}
-        parts.append(f"{function.get('name')}({_json_text(function.get('arguments'))})")
+    calls = message.get("tool_calls") or []
+    for call in calls if isinstance(calls, list) else [calls]:  # a harness may say anything here
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict):
+            parts.append(f"{function.get('name')}({_json_text(function.get('arguments'))})")
+        else:
+            parts.append(_json(call))
     text = "\n".join(parts)
     if len(text) > _MESSAGE_CHARS:
         text = f"{text[:_MESSAGE_CHARS]}\n… {len(text) - _MESSAGE_CHARS:,} more characters"

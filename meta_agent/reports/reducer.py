@@ -34,6 +34,7 @@ from meta_agent.reports._parts import (
     RefusedView,
     SkillView,
     VersionView,
+    count_of,
 )
 from meta_agent.reports.state import RunState
 
@@ -108,8 +109,8 @@ def apply_step(state: RunState, step: Step) -> None:
         state.open_steps.append(step)
         return
     outcome: Mapping[str, Any] = step.fields
-    state.rollouts += int(outcome.get("rollouts") or 0)
-    state.train_steps += int(outcome.get("train_steps") or 0)
+    state.rollouts += count_of(outcome.get("rollouts"))
+    state.train_steps += count_of(outcome.get("train_steps"))
     if fold := _FOLDS.get(step.kind):
         fold(state, outcome)
 
@@ -124,7 +125,7 @@ def apply_event(state: RunState, event: Event) -> None:
         state.phase = str(payload.get("name", ""))
         state.phase_detail = str(payload.get("detail", ""))
     elif event.kind == "plan":
-        state.planned = int(payload.get("attempts") or 0)
+        state.planned = count_of(payload.get("attempts"))
     elif event.kind == "replay":
         state.replay = payload
     elif event.kind == "metrics":

@@ -93,6 +93,16 @@ def written(tmp_path: Path, *rollouts: Rollout) -> RunState:
         return reduce(ledger)
 
 
+@pytest.mark.parametrize("name", ["../secret", "r/none", 7])
+def test_a_set_that_is_misnamed_or_missing_is_left_out(tmp_path: Path, name: Any) -> None:
+    shard = {"shard": {"name": name}, "rollouts": "many", "clean_success": "all"}
+    with Ledger.open(tmp_path / "l.sqlite") as ledger:
+        ledger.start_run("r", {"workspace": str(tmp_path)}, config_hash="h")
+        ledger.once("r/eval", "eval", {"split": "search"}, lambda: shard)
+        state = reduce(ledger)
+    assert state.rollouts == 0 and attempts_of(state).rows == []
+
+
 def test_each_way_to_end_has_its_own_square_and_hostile_text_is_inert(tmp_path: Path) -> None:
     call = {"function": {"name": "look", "arguments": '{"at": 1}'}}
     spoken = [{"role": "user", "content": HOSTILE}, {"role": "assistant", "tool_calls": [call]}]
@@ -113,6 +123,21 @@ def test_each_way_to_end_has_its_own_square_and_hostile_text_is_inert(tmp_path: 
     text = unescape(page)
     assert missing(text, "leak:gold", "the server went away", 'look({"at": 1})') == []
     assert "SECRET" not in page and "<script" not in page and "\x1b" not in page
+
+
+@pytest.mark.parametrize(
+    ("calls", "shown"),
+    [
+        (5, "<div>5</div>"),
+        ("look", '<div>"look"</div>'),
+        ({"name": "look"}, '<div>{"name": "look"}</div>'),
+        ([{"function": None}, "look"], '<div>{"function": null} "look"</div>'),
+    ],
+)
+def test_tool_calls_of_any_form_are_shown(tmp_path: Path, calls: Any, shown: str) -> None:
+    spoken = [{"role": "user", "content": "q"}, {"role": "assistant", "tool_calls": calls}]
+    page = render_html(written(tmp_path, attempt("odd", outcome=False, messages=spoken)))
+    assert missing(unescape(page), shown) == []
 
 
 def test_a_page_keeps_its_size_where_attempts_are_long(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def _take_away(
         return None
     chosen = best(measure(run, base, generation, mixes), base.evaluated.clean_success)
     names = ", ".join(short(run, member) for member in acting)
-    became = f"it goes on {chosen.mix.name}" if chosen else "none of them hindered"
+    became = f"the search continues {chosen.mix.name}" if chosen else "none of them hindered"
     _record(run, generation, "away", f"each earlier edit was taken away ({names}): {became}")
     return chosen.mix if chosen else None
 

@@ -296,7 +296,7 @@ _REPLAY = (
     "orderings with the version's. Only for the factors reward and filter."
 )
 _FINISH = (
-    "Hands in the files as they are. `subject` says in a few words what changes. Give "
+    "Submits the files as they are. `subject` says in a few words what changes. Give "
     f"`statement` (at most {_STATEMENT} characters) or `expected_delta` only to refine the "
     "hypothesis by what you have learned."
 )
