@@ -151,7 +151,18 @@ def test_a_stop_ends_a_warm_up_between_two_steps(
 
 @pytest.mark.train
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # of transformers, about TRL's settings
-def test_rows_that_begin_alike_teach_what_they_teach_apart(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("rows_in_step", "tokens_in_pass", "computed"),
+    [
+        (4, 1536, 5 + 8 + 6 + 5 + 4),  # one pass of five shared tokens and four branches
+        (4, 20, 5 + 8 + 6 + 5 + 4),  # two passes, and what they share is computed for both
+        (4, 14, 13 + 11 + 5 + 5 + 4),  # two rows alone, and one pass that shares with no other
+        (1, 1536, 13),
+    ],
+)
+def test_rows_that_begin_alike_teach_what_they_teach_apart(
+    rows_in_step: int, tokens_in_pass: int, computed: int, tmp_path: Path
+) -> None:
     import torch
     from datasets import Dataset
 
@@ -160,9 +171,15 @@ def test_rows_that_begin_alike_teach_what_they_teach_apart(tmp_path: Path) -> No
     from meta_agent.policies.training._wire import TrainJob, TrainSettings
 
     place = _bpe.write(tmp_path / "tiny")
-    policy = _local.load(place, TrainSettings(), foreign=True)
+    settings = TrainSettings(tokens_per_pass=tokens_in_pass)
+    policy = _local.load(place, settings, foreign=True)
     begin = [5, 9, 14, 3, 8, 21]
-    ends = [([7, 11], [4, 6, 2]), ([12], [15, 2]), ([7, 13, 19], [16, 10, 18, 2])]
+    ends = [
+        ([7, 13, 19], [16, 10, 18, 2]),
+        ([7, 11], [4, 6, 2]),
+        ([12, 4], [15, 2]),
+        ([12], [15, 2]),
+    ][:rows_in_step]
     rows = [
         {"input_ids": [*begin, *asked, *reply],
          "labels": [-100] * (len(begin) + len(asked)) + reply}
@@ -172,10 +189,15 @@ def test_rows_that_begin_alike_teach_what_they_teach_apart(tmp_path: Path) -> No
     plan = plan_training(RECIPE, steps=1, seed=1, output_dir=str(tmp_path), checkpointing=True)
     trainer = _imitation._trainer(policy, plan, job, Dataset.from_list(rows))
     batch = next(iter(trainer.get_train_dataloader()))
-    assert _imitation.shared_tokens(batch["input_ids"], batch["labels"] != -100) == len(begin)
+    if rows_in_step > 1:
+        assert _imitation.shared_tokens(batch["input_ids"], batch["labels"] != -100) == len(begin)
+    seen: list[int] = []
+    embeds = trainer.model.get_input_embeddings()
+    embeds.register_forward_hook(lambda _, ids, __: seen.append(ids[0].numel()))
     loss = trainer.training_step(trainer.model, batch)
     weights = [p for p in trainer.model.parameters() if p.grad is not None]
     packed = [weight.grad.clone() for weight in weights]
+    assert sum(seen) == computed
     trainer.model.zero_grad()
     apart = torch.zeros(())
     count = sum(len(reply) for _, reply in ends)

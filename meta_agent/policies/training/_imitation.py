@@ -32,8 +32,9 @@ from meta_agent.policies.training._recipe import TrainingPlan, plan_training
 from meta_agent.policies.training._wire import TrainJob
 from meta_agent.policies.training.checkpoint import naming_full_disk
 from meta_agent.policies.training.memory import kept_tokens, shape_of
-from meta_agent.policies.training.passes.chunks import can_pack, chunks_of, packed_chunks_of
+from meta_agent.policies.training.passes.chunks import Chunk, can_pack, chunks_of, packed_chunks_of
 from meta_agent.policies.training.passes.recomputing import Recomputing
+from meta_agent.policies.training.passes.scoring import Beginning, score_chunk
 
 _log = logging.getLogger(__name__)
 _NO_LOSS: Final = -100
@@ -114,20 +115,35 @@ class _Imitating(SFTTrainer):  # type: ignore[misc]
         batch = self._prepare_inputs(inputs)
         ids, carries = batch["input_ids"], batch["labels"] != _NO_LOSS
         shared = shared_tokens(ids, carries)
-        score, keep = carries[:, shared:], ids.shape[1] - shared
+        marks, keep = carries[:, shared:], ids.shape[1] - shared
+        chunks = self._chunks_of(ids, batch["attention_mask"], marks, keep, self._pass_tokens, 1)
+        beginning = self._beginning(model, ids[0, : shared - 1], chunks)
         loss = torch.zeros((), device=ids.device)
-        for chunk in self._chunks_of(
-            ids, batch["attention_mask"], score, keep, self._pass_tokens, 1
-        ):
-            self._recomputing.prepare(model, chunk)
+        for chunk in chunks:
+            self._recomputing.prepare(model, chunk.ids.numel())
             with self.accelerator.autocast():
-                out = model(
-                    input_ids=chunk.ids, labels=chunk.labels, fused_lm_head=True, **chunk.inputs
-                )
-            part = -out.log_probs[chunk.scored].sum() / score.sum()
+                if beginning and self._shares(chunk):
+                    out = score_chunk(model, beginning.cut(chunk), **beginning.keys(chunk))
+                else:
+                    out = score_chunk(model, chunk)
+            part = -out.log_probs.sum() / marks.sum()
             self.accelerator.backward(part)
             loss += part.detach()
+        if beginning:
+            beginning.go_back()
         return loss
+
+    def _beginning(self, model: Any, ids: Tensor, chunks: Sequence[Chunk]) -> Beginning | None:
+        """Computes the tokens that begin all rows, if at least two chunks share them."""
+        if not len(ids) or sum(map(self._shares, chunks)) < 2:
+            return None
+        self._recomputing.prepare(model, len(ids))
+        with self.accelerator.autocast():
+            return Beginning(model, ids)
+
+    def _shares(self, chunk: Chunk) -> bool:
+        """Returns True for packed rows whose layers keep keys: those computed twice keep none."""
+        return bool(chunk.inputs) and self._recomputing.keeps(chunk.ids.numel())
 
 
 def shared_tokens(ids: Tensor, carries: Tensor) -> int:

@@ -55,6 +55,7 @@ from meta_agent.policies.training._wire import Row
 from meta_agent.policies.training.passes.chunks import Chunk, chunks_of, packed_chunks_of
 from meta_agent.policies.training.passes.ranks import Ranks
 from meta_agent.policies.training.passes.recomputing import Recomputing
+from meta_agent.policies.training.passes.scoring import score_chunk
 from meta_agent.policies.training.passes.shards import Shards
 
 TOKENS_PER_PASS: Final = 1536
@@ -264,14 +265,13 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         for at, chunk, counts in self._ranks.deal(passes.chunks):
             more = at + self._ranks.count - self._ranks.rank < len(passes.chunks)
             with self._ranks.accumulating(model, more=more):
-                self._recomputing.prepare(model, chunk)
+                self._recomputing.prepare(model, chunk.ids.numel())
                 out = self._forward(model, chunk, at)
-                outputs, gradients = [out.log_probs[chunk.scored]], [by_logp[chunk.places] * counts]
-                entropy = out.entropy[chunk.scored]
+                outputs, gradients = [out.log_probs], [by_logp[chunk.places] * counts]
                 if counts:
-                    measured[chunk.places] = entropy.detach().to(measured)
+                    measured[chunk.places] = out.entropy.detach().to(measured)
                 if by_entropy is not None:
-                    outputs.append(entropy)
+                    outputs.append(out.entropy)
                     gradients.append(by_entropy[chunk.places] * counts)
                 back = [g.to(m) for m, g in zip(outputs, gradients, strict=True)]
                 torch.autograd.backward(outputs, back)
@@ -282,9 +282,7 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def _forward(self, model: Any, chunk: Chunk, at: int) -> Any:
         with self.accelerator.autocast(), self._ranks.draws(self.state.global_step, at):
-            return model(
-                input_ids=chunk.ids, labels=chunk.labels, fused_lm_head=True, **chunk.inputs
-            )
+            return score_chunk(model, chunk)
 
     def _focus_of(self, inputs: dict[str, Any]) -> _Focus:
         mask = inputs["completion_mask"].bool()
@@ -378,9 +376,9 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
             out = self._forward(model, chunk, at)
             if not counts:
                 continue
-            logps[chunk.places] = out.log_probs[chunk.scored].to(logps)
+            logps[chunk.places] = out.log_probs.to(logps)
             if out.entropy is not None:  # a reference model measures none
-                entropies[chunk.places] = out.entropy[chunk.scored].to(entropies)
+                entropies[chunk.places] = out.entropy.to(entropies)
         self._ranks.add_up(logps, entropies)
         return (
             torch.where(focus.score, logps, focus.fill),

@@ -25,7 +25,7 @@ from meta_agent.policies.training.hub import base_place
 GIB: Final = 1 << 30
 _HEADER_BYTES: Final = 64 << 20
 _TILE_TOKENS, _TILE_WORDS = 4096, 32768  # of TRL's fused head
-_KEPT_BYTES: Final = 2 << 30
+_KEPT_BYTES: Final = 5 << 29
 """A pass with more activations than this computes them again in the backward pass."""
 _RUNTIME_BYTES: Final = 320 << 20
 """What Python, torch and TRL hold before a model is loaded; a CUDA context is about as large."""

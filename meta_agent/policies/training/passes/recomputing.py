@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta_agent.policies.training.passes.chunks import Chunk
-
 
 class Recomputing:
     """Switches gradient checkpointing off for passes whose activations fit in memory."""
@@ -15,8 +13,12 @@ class Recomputing:
         self._kept_tokens = kept_tokens
         self._layers: list[Any] | None = None
 
-    def prepare(self, model: Any, chunk: Chunk) -> None:
-        """Sets the layers of `model` up for the pass of a chunk."""
+    def keeps(self, tokens: int) -> bool:
+        """Returns True if a pass of so many tokens, padding included, keeps its activations."""
+        return tokens <= self._kept_tokens
+
+    def prepare(self, model: Any, tokens: int) -> None:
+        """Sets the layers of `model` up for a pass of so many tokens."""
         if self._layers is None:
             self._layers = [
                 layer
@@ -24,4 +26,4 @@ class Recomputing:
                 if getattr(layer, "gradient_checkpointing", False)
             ]
         for layer in self._layers:
-            layer.gradient_checkpointing = chunk.ids.numel() > self._kept_tokens
+            layer.gradient_checkpointing = not self.keeps(tokens)
