@@ -4,7 +4,7 @@
 
 A part is one of runner, sandbox, rollouts, step, smollm2 and engines; `PART --help` explains it.
 
-Use an idle machine, and look at the spread. Figures that count stand in `docs/log/speed.md`.
+Use an idle machine, and look at the spread. `docs/log/speed.md` has the figures that count.
 """
 
 from __future__ import annotations
@@ -30,17 +30,19 @@ PARTS: Final = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    commands = parser.add_subparsers(dest="part", required=True)
-    for name, module in PARTS.items():
-        part = import_module(module)
-        command = commands.add_parser(
-            name, description=part.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-        )
-        part.options(command)
-        command.add_argument("--json", action="store_true")
-    given = parser.parse_args()
-    results: Mapping[str, Any] = import_module(PARTS[given.part]).measure(given)
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name not in PARTS:
+        sys.exit(f"there is no part {name!r}; choose one of {', '.join(PARTS)}")
+    part = import_module(PARTS[name])  # this one alone: some need torch, vLLM or a container
+    parser = argparse.ArgumentParser(
+        prog=f"speed.py {name}",
+        description=part.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    part.options(parser)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args(sys.argv[2:])
+    results: Mapping[str, Any] = part.measure(given)
     if given.json:
         print(json.dumps(results))
         return
