@@ -178,7 +178,7 @@ def _message(message: Spoken) -> Message:
     content = message.get("content")
     parts = [content if isinstance(content, str) else _json(content)] if content else []
     calls = message.get("tool_calls") or []
-    for call in calls if isinstance(calls, list) else [calls]:  # a harness may say anything here
+    for call in calls if isinstance(calls, list) else [calls]:  # a stranger's store may hold any
         function = call.get("function") if isinstance(call, dict) else None
         if isinstance(function, dict):
             parts.append(f"{function.get('name')}({_json_text(function.get('arguments'))})")
