@@ -55,23 +55,37 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 
 class Opened:
-    """Counts how often this Python opens each of the files `sources`: an import does so once."""
+    """Counts how often this Python opens each of the files `sources`: an import does so once.
+
+    A file is imported if its code is executed: what a module says of itself (`__file__`) counts for
+    nothing. A Python without audit hooks (before 3.8) takes all sources for imported.
+    """
 
     def __init__(self, sources: list[str]) -> None:
         self._counts = {REALPATH(path): 0 for path in sources}
-        sys.addaudithook(self._hear)
+        self._executed: set[str] = set()
+        listen = getattr(sys, "addaudithook", None)
+        if listen is None:
+            self._executed.update(self._counts)
+        else:
+            listen(self._hear)
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event == "open" and not isinstance(arguments[0], int):
-            path = REALPATH(os.fsdecode(arguments[0]))
-            if path in self._counts:
-                self._counts[path] += 1
+        if event not in ("exec", "cpython.run_file", "open") or isinstance(arguments[0], int):
+            return
+        file = arguments[0].co_filename if event == "exec" else arguments[0]
+        path = REALPATH(os.fsdecode(file))
+        if path not in self._counts:
+            return
+        if event == "open":
+            self._counts[path] += 1
+        else:
+            self._executed.add(path)
 
     def imported(self, sources: list[str]) -> dict[str, int]:
-        """Returns those of `sources` that are modules by now, with how often each was opened."""
-        files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
-        paths = {REALPATH(file) for file in files if type(file) is str}
-        return {path: self._counts[REALPATH(path)] for path in sources if REALPATH(path) in paths}
+        """Returns those of `sources` that were imported, with how often each was opened."""
+        places = {path: REALPATH(path) for path in sources}
+        return {p: self._counts[place] for p, place in places.items() if place in self._executed}
 
 
 def make_read_only(folders: list[str], places: list[str]) -> bool:

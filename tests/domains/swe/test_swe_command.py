@@ -78,6 +78,25 @@ def test_code_that_wants_no_tests_resolves_nothing(
     assert outcome.detail["verdict"] == (verdict or "cut_short")
 
 
+NOTES = {
+    "no number": "x /elsewhere/repo/core.py",
+    "a path alone": "/elsewhere/repo/core.py",
+    "below zero": "-1 /elsewhere/repo/core.py",
+    "a number too long for an integer": f"{'9' * 5000} /elsewhere/repo/core.py",
+}
+
+
+@pytest.mark.parametrize("note", NOTES.values(), ids=NOTES.keys())
+def test_notes_that_the_code_forges_are_a_failure_like_any_other(
+    own_command: Any, note: str
+) -> None:
+    forged = CORE + f"with open('../imported', 'a') as file:\n    file.write('{note}\\n')\n"
+    outcome = own_command.load().regrade(
+        "shelf-1", {"patch": own_command.patch({"core.py": forged})}
+    )
+    assert (outcome.success, outcome.detail["verdict"]) == (False, "unresolved")
+
+
 def test_a_parser_that_nobody_has_is_refused_while_loading(own_command: Any) -> None:
     own_command.row["install_config"]["log_parser"] = "parse_log_cobol"
     with pytest.raises(ConfigError, match="the log parser 'parse_log_cobol'") as caught:

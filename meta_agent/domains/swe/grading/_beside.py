@@ -37,15 +37,16 @@ def besides(
 ) -> Iterator[tuple[Tree, Tree, tuple[str, ...]]]:
     """Yields each other tree that a patch has to pass in, and what is the reference's there.
 
-    `imported` are changed files that the run imported, and how often it opened each. Those that it
-    also read are the reference's on the disk alone: the second value.
+    `imported` are changed files that the run says it imported, and how often it opened each. Those
+    that it also read are the reference's on the disk alone: the second value.
     """
     patched, reference = overlay(files.graded, changes), overlay(files.graded, files.gold or {})
-    data: Changes = {path: reference.get(path) for path in changes if path not in imported}
-    read = {path: reference.get(path, b"") for path, count in imported.items() if count > 1}
+    sources = [p for p in changes if p.endswith(".py") and p in imported and p in patched]
+    data: Changes = {path: reference.get(path) for path in changes if path not in sources}
+    read = {path: reference.get(path, b"") for path in sources if imported[path] > 1}
     trees = [patched]
     for helpers in (False, True):
-        parts = data | _grafts(files.graded, patched, reference, imported, helpers=helpers)
+        parts = data | _grafts(files.graded, patched, reference, sources, helpers=helpers)
         if (tree := overlay(patched, parts)) not in trees:
             trees.append(tree)
             yield tree, {}, tuple(sorted(p for p in parts if tree.get(p) != patched.get(p)))

@@ -35,6 +35,8 @@ _DURATIONS: Final = (
     re.compile(r"\s+in\s+\d+(?:\.\d+)?\s+m?sec\b", re.IGNORECASE),
 )
 _HOOK: Final = "hook"
+_NOTE: Final = re.compile(r"^(\d{1,6}) (/.+)$", re.ASCII | re.MULTILINE)
+"""A line of the file `imported`. The code under test can write there as well."""
 _JOINED: Final = re.compile(r"^from (?:__future__|meta_agent)\b.*$", re.MULTILINE)
 
 
@@ -85,9 +87,11 @@ def run_command(
     if result.truncated:
         return Report("no_results", {}, (f"more than {_LOG_LIMIT_BYTES} bytes of output",))
     report = _believed(row, result.stdout.decode("utf-8", "replace"), result.exit_code)
-    notes = sandbox.read(["imported"]).get("imported", b"").decode("utf-8", "replace").split("\n")
-    ends = {path: [n for n in notes if n.endswith(f"/repo/{path}")] for path in walls["sources"]}
-    counts = {path: max(int(n.split()[0]) for n in lines) for path, lines in ends.items() if lines}
+    text = sandbox.read(["imported"]).get("imported", b"").decode("utf-8", "replace")
+    notes, counts = _NOTE.findall(text), dict[str, int]()
+    for path in walls["sources"]:
+        opened = [int(count) for count, place in notes if place.endswith(f"/repo/{path}")]
+        counts |= {path: max(opened)} if opened else {}
     return replace(report, imported=counts)
 
 

@@ -10,7 +10,10 @@ import json
 import secrets
 from collections.abc import Callable
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import Final, NamedTuple, NotRequired
+
+from pydantic import ConfigDict, TypeAdapter, with_config
+from typing_extensions import TypedDict
 
 from meta_agent.core.errors import CANDIDATE_KILLS, SandboxError
 from meta_agent.core.protocols import JSON, ExecResult, Sandbox
@@ -43,6 +46,25 @@ for top, folders, names in os.walk("repo"):
         found.add(os.path.relpath(top, "repo"))
 print(json.dumps(sorted(found)))
 """
+
+
+@with_config(ConfigDict(strict=True))
+class _GuestReport(TypedDict):
+    """What `pytest_guest` writes. Fields that this class lacks are ignored."""
+
+    nonce: str
+    results: dict[str, str]
+    unready: NotRequired[str]
+    broken: NotRequired[str | None]
+    status: NotRequired[int]
+    canaries_ok: NotRequired[bool]
+    changed: NotRequired[list[str]]
+    forged: NotRequired[list[str]]
+    collect_errors: NotRequired[list[str]]
+    imported: NotRequired[dict[str, int]]
+
+
+_REPORT: Final = TypeAdapter(_GuestReport)
 
 
 class Walls(NamedTuple):
@@ -198,30 +220,26 @@ def _believed(result: ExecResult, nonce: str) -> Report:
     return _checked(report, result.stderr[-300:].decode("utf-8", "replace"))
 
 
-def _parsed(stdout: bytes, nonce: str) -> dict[str, JSON] | None:
+def _parsed(stdout: bytes, nonce: str) -> _GuestReport | None:
+    """Returns the runner's report, or None if this is none: code under test may have written it."""
     try:
-        report = json.loads(stdout)
+        report = _REPORT.validate_python(json.loads(stdout))
     except (ValueError, RecursionError):
         return None
-    if not isinstance(report, dict) or report.get("nonce") != nonce:
-        return None
-    return report if isinstance(report.get("results"), dict) else None
+    return report if report["nonce"] == nonce else None
 
 
-def _checked(report: dict[str, JSON], tail: str) -> Report:
-    if report.get("broken") or not report["results"]:
-        reasons = [report.get("broken"), *report.get("collect_errors", [])]
-        return Report("no_results", evidence=tuple(map(str, filter(None, reasons))) or (tail,))
+def _checked(report: _GuestReport, tail: str) -> Report:
+    reasons = tuple(report.get("collect_errors", []))
+    broken = report.get("broken")
+    if broken or not report["results"]:
+        return Report("no_results", evidence=((broken,) if broken else ()) + reasons or (tail,))
     if signs := _forgery(report):
         return Report("forged", evidence=tuple(signs))
-    results = {str(test): str(status) for test, status in report["results"].items()}
-    evidence = tuple(map(str, report.get("collect_errors", [])))
-    counts: JSON = getattr(report.get("imported"), "items", dict)()  # whoever wrote it
-    imported = {path: count for path, count in dict(counts).items() if type(count) is int}
-    return Report("complete", results, evidence, imported)
+    return Report("complete", report["results"], reasons, report.get("imported", {}))
 
 
-def _forgery(report: dict[str, JSON]) -> list[str]:
+def _forgery(report: _GuestReport) -> list[str]:
     """Returns signs that a report is forged. pytest's status is 1, as canaries have to fail."""
     signs = [f"{name} was replaced" for name in report.get("changed", [])]
     signs += [f"{test} raised and was reported as passed" for test in report.get("forged", [])]
