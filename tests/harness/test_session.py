@@ -337,6 +337,8 @@ CONTRACT = {
         "lab/reward.py",
         "judge",
     ),
+    "no reward": ({"reward": "WEIGHTS = {'solved': 1.0}"}, "lab/reward.py", "no function reward()"),
+    "no keep": ({"filter": "x = 1"}, "lab/filter.py", "no function keep()"),
     "keep is short": ({"filter": FORMS["filter"].format("[1]")}, "lab/filter.py", "1 "),
     "keep is negative": ({"filter": FORMS["filter"].format("[-1, 1, 1]")}, "lab/filter.py", ""),
     "order invents": (

@@ -297,7 +297,7 @@ def order(args: Args, channel: object) -> Json:
 
 
 FORMS = {
-    "agent": (3, "{name}(task, model, tools)"),
+    "agent": (3, "run(task, model, tools)"),
     "reward": (1, "reward(rollout)"),
     "filter": (1, "keep(groups)"),
     "data": (2, "order(tasks, history)"),
@@ -307,27 +307,30 @@ FORMS = {
 
 def forms(args: Args, channel: object) -> Json:
     """Returns, by role, what is wrong with the form of its function; calls none of them."""
-    names = {"reward": "reward", "filter": "keep", "data": "order"}
-    functions = {r: HARNESS.function(r, n) for r, n in names.items() if r in HARNESS.roles}
-    if HARNESS.roles["agent"]:
-        functions["agent"] = HARNESS.agent()
-    problems = {role: form_problem(role, function) for role, function in functions.items()}
+    problems = {role: form_problem(role) for role in FORMS if HARNESS.roles.get(role)}
     return {role: problem for role, problem in problems.items() if problem}
 
 
-def form_problem(role: str, function: Callable[..., Any]) -> str:
+def form_problem(role: str) -> str:
     """Returns what is wrong with the form of the function of a role, or ""."""
     count, form = FORMS[role]
     if role == "filter" and HARNESS.filter_state is not None:
         count, form = 2, "keep(groups, state)"
+    name, _, arguments = form.partition("(")
+    is_agent = role == "agent"
+    if is_agent:
+        form = f"{HARNESS.roles[role][1]}({arguments}"
+    try:
+        function = HARNESS.agent() if is_agent else HARNESS.function(role, name)
+        inspect.signature(function).bind(*range(count))
+    except HarnessFault as fault:
+        return str(fault)
+    except (TypeError, ValueError) as error:
+        return f"{form}: {error}"
     if role == "reward" and not isinstance(getattr(HARNESS.role(role), "WEIGHTS", None), dict):
         return "WEIGHTS must be a dict of floats, one a component"
-    if role == "agent" and not inspect.iscoroutinefunction(function):
-        return f"declare {function.__name__} with `async def`"
-    try:
-        inspect.signature(function).bind(*range(count))
-    except (TypeError, ValueError) as error:
-        return f"{form.format(name=getattr(function, '__name__', role))}: {error}"
+    if is_agent and not inspect.iscoroutinefunction(function):
+        return f"declare {HARNESS.roles[role][1]} with `async def`"
     return ""
 
 

@@ -112,7 +112,8 @@ class HarnessSession:
         self.weights: dict[str, float] = named_floats(field_of(facts, "weights"), "WEIGHTS")
         self._has_state = bool(facts.get("filter_state"))
         self.in_groups, self.has_judge = (bool(facts.get(n)) for n in ("reward_group", "judge"))
-        facts_of_each = listing(field_of(facts, "diagnostics"), None, "diagnostics")
+        paths = self._roles["diagnostics"]
+        facts_of_each = listing(field_of(facts, "diagnostics"), len(paths), "diagnostics")
         self._diagnostics = [declared(fact) for fact in facts_of_each]
 
     @property
