@@ -18,7 +18,7 @@ from meta_agent.core.durable import sync, write_whole
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON
 from meta_agent.core.skills import PREFIX, Skill, SkillDraft
-from meta_agent.skills._distil import CHECK, distil
+from meta_agent.skills._distil import CHECK, PATCH, distil
 from meta_agent.skills._format import UnreadableError, parse, read_bytes, render
 from meta_agent.skills._retrieve import in_scope, near_duplicate, rank
 from meta_agent.skills._validate import MAX_NAME, valid_name, validate
@@ -123,7 +123,7 @@ class SkillLibrary:
                 write_whole(target, text)
         outcome = f"{draft.metadata.get('candidate', 'elsewhere')}: {draft.metadata.get('verdict')}"
         outcome += f", {draft.metadata.get('delta') or 'no effect stated'}"
-        line = f"- {outcome}: [numbers]({at}/measured.md), [edit]({at}/edit.patch)\n"
+        line = f"- {outcome}: [numbers]({at}/measured.md), [edit]({at}/{PATCH})\n"
         head = "" if SEEN in skill.body else f"\n{SEEN}\n\n"
         body = f"{skill.body.rstrip()}\n{head}{line}"
         self.mark(skill, body, also=f"{skill.get('also')} {draft.digest}".strip())

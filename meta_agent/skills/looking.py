@@ -24,9 +24,8 @@ from meta_agent.readers.evidence import metric_of
 from meta_agent.readers.foreign import MINIMUM, read_foreign
 from meta_agent.readers.formats import judged, read_rollouts
 
-_ABSENT_IF_ZERO: Final = (
-    *("behaviour.leak", "behaviour.tamper", "behaviour.flag", "shape.suspect."),
-)
+_ABSENT_IF_ZERO: Final = ("behaviour.leak", "behaviour.tamper", "behaviour.flag", "shape.suspect.")
+"""Where the names of metrics begin that a report leaves out if they are 0."""
 _ONLY_OURS: Final = ("signal.train.", "signal.filter.", "signal.curriculum.", "measured.")
 _WORDS: Final = {0: "it does not show", 1: "it shows", 3: "it could not be looked at"}
 
@@ -42,7 +41,7 @@ class Watch:
     @property
     def text(self) -> str:
         """Returns the watch as it stands in a SKILL.md."""
-        return f"{self.metric} {self.side} {'none' if self.limit is None else f'{self.limit:g}'}"
+        return f"{self.metric} {self.side} {'none' if self.limit is None else f'{self.limit:.12g}'}"
 
     @property
     def needs(self) -> tuple[str, ...]:
