@@ -133,18 +133,22 @@ def test_that_command_makes_the_images_that_can_be_made_here(
     assert set(meta_agent(*asked, cwd=tmp_path).document["images"]) == {"one"}
 
 
-def test_no_container_and_no_snapshot_is_left(tmp_path: Path) -> None:
+def test_no_container_and_no_snapshot_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other tests use the same engine, so an installation of its own owns what this one starts."""
+    from meta_agent.core.workspace import state_dir
     from meta_agent.sandboxes._engine import engine
     from meta_agent.sandboxes._names import SNAPSHOT_LABEL
     from meta_agent.sandboxes._owner import install_id
 
-    domain, before = (
-        opened(write_task(tmp_path, "one")),
-        set(engine("docker").labelled_images(SNAPSHOT_LABEL)),
-    )
+    owner = install_id()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert state_dir().is_relative_to(tmp_path) and install_id() != owner
+    ours, domain = f"{SNAPSHOT_LABEL}={install_id()}", opened(write_task(tmp_path / "tasks", "one"))
     with attempt(domain, "one") as environment:
         did(environment, "true")
+        assert len(engine("docker").owned_containers(install_id())) == 1
         environment.grade()
-    names = [name for _, name, _ in engine("docker").owned_containers(install_id())]
-    assert not [name for name in names if "harbor-test" in name]
-    assert set(engine("docker").labelled_images(SNAPSHOT_LABEL)) <= before
+    assert engine("docker").owned_containers(install_id()) == []
+    assert engine("docker").labelled_images(ours) == []

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from _swe_scripted import Scripted, harness_tree
 
 from meta_agent.core.harness import HarnessSession
 from meta_agent.core.protocols import PlannedRollout, Rollout
 from meta_agent.core.rollouts import Runner, Stamp
 from meta_agent.domains.swe import RealSwe
 from meta_agent.sandboxes import open_sandbox
+from tests.domains.scaffolds._scaffold_play import Scripted, shipped
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +29,7 @@ SUBMIT = "```submit\n```"
 @pytest.fixture(scope="module")
 def session() -> Iterator[HarnessSession]:
     sandbox = open_sandbox("process", run="test-swe-harness")
-    yield HarnessSession(sandbox, harness_tree())
+    yield HarnessSession(sandbox, shipped("swe"))
     sandbox.close()
 
 

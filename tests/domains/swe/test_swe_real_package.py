@@ -10,7 +10,6 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from _swe_scripted import Scripted, harness_tree
 
 from meta_agent.core.harness import HarnessSession
 from meta_agent.core.protocols import PlannedRollout
@@ -18,6 +17,7 @@ from meta_agent.core.rollouts import Runner, Stamp
 from meta_agent.domains.check import check_domain, render
 from meta_agent.domains.swe import RealSwe, load_tasks_domain
 from meta_agent.sandboxes import engine_status, open_sandbox
+from tests.domains.scaffolds._scaffold_play import Scripted, shipped
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 EXAMPLE = Path(__file__).parents[3] / "examples" / "real-package"
@@ -87,7 +87,7 @@ def test_the_seed_harness_solves_a_planted_fault_through_the_runner(domain: Real
     (task,) = [task for task in domain.tasks("train") if task.key == "toolz-unique-key"]
     sandbox = open_sandbox("docker", run="test-swe-real")
     try:
-        session = HarnessSession(sandbox, harness_tree())
+        session = HarnessSession(sandbox, shipped("swe"))
         gateway = Scripted([LOOK, HIDDEN, EDIT, TEST, "```submit\n```"])
         runner = Runner(domain, session, gateway, Stamp("r", "v", "c0ffee"), concurrency=1)
         (row,) = runner.run([PlannedRollout(task, 0, 7, "g0")])
