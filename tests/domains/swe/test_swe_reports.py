@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from meta_agent.core.protocols import ExecResult
 from meta_agent.domains.swe import pytest_guest
+from meta_agent.domains.swe.grading import _runs
 
 SUBTESTS = """
 
@@ -77,3 +80,24 @@ def test_the_last_attempt_decides_and_one_failed_part_fails_it(
     phases: list[list[Any]], status: str
 ) -> None:
     assert pytest_guest._status(phases) == status
+
+
+WRONG = {
+    "results": ["tests/a.py::test"],
+    "status": "1",
+    "changed": 5,
+    "collect_errors": {"a": 1},
+    "imported": {"a.py": "1"},
+    "canaries_ok": 1,
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_report_with_a_field_of_another_type_is_no_report(name: str) -> None:
+    """Code under test may have written it."""
+    sound = {"nonce": "7", "results": {"t": "PASSED"}, "status": 1, "canaries_ok": True}
+    ends = [
+        _runs._believed(ExecResult(0, json.dumps(report).encode(), b"", False, False, 1.0), "7")
+        for report in (sound, {**sound, name: WRONG[name]})
+    ]
+    assert [end.verdict for end in ends] == ["complete", "no_results"]
