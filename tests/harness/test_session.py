@@ -393,7 +393,8 @@ class Liar:
     backend = "process"
 
     def __init__(self, **answers: Any) -> None:
-        self.answers = {"load": {"weights": {}, "diagnostics": []}, **answers}
+        turns = {"name": "turns", "layer": "behaviour", "thresholds": {}}
+        self.answers = {"load": {"weights": {}, "diagnostics": [turns]}, **answers}
 
     def install(self, name: str, source: str) -> None: ...
 
@@ -422,7 +423,10 @@ def test_lies_of_the_worker_are_typed_errors(lie: Any) -> None:
             call()
 
 
-@pytest.mark.parametrize("lie", [*LIES, {"weights": {}, "diagnostics": [{"name": 1}]}])
+OF_DIAGNOSTICS = [{"weights": {}, "diagnostics": rows} for rows in ([], [{"name": 1}])]
+
+
+@pytest.mark.parametrize("lie", [*LIES, *OF_DIAGNOSTICS])
 def test_lies_at_loading_are_typed_errors(lie: Any) -> None:
     with pytest.raises(CandidateError):
         HarnessSession(Liar(load=lie), tree())  # type: ignore[arg-type]
