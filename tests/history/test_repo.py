@@ -77,6 +77,24 @@ def test_a_second_winner_merges_beside_the_first(repo: HarnessRepo, base: str) -
     assert files["swe/reward.py"] == b"WEIGHTS = {'solved': 1.0}\n"
 
 
+def test_a_merge_brings_no_other_change_that_the_candidate_builds_on(
+    repo: HarnessRepo, base: str
+) -> None:
+    """What was unproven, taken away or left out since stays out of a merge that is made anew."""
+    below = admit(repo, base=base).commit
+    second = "refs/heads/candidate/r1/1"
+    above = {"swe/reward.py": b"WEIGHTS = {'solved': 1.0}\n"}
+    admit(repo, above, base=below, ref=second)
+    merged = repo.merge_ahead(second, onto=base, message="feat: x", trailers=TRAILERS)
+    assert repo.tree(merged).files == SEED | above
+    whole = repo.merge_ahead(second, onto=below, message="feat: x", trailers=TRAILERS)
+    assert repo.tree(whole).files == SEED | above | {"swe/agent.py": b"MAX_TURNS = 8\n"}
+    third = "refs/heads/candidate/r1/2"
+    admit(repo, {"swe/agent.py": b"MAX_TURNS = 9\n"}, base=below, ref=third)
+    with pytest.raises(CandidateError, match=f"conflicts with {base[:12]} in swe/agent"):
+        repo.merge_ahead(third, onto=base, message="feat: x", trailers=TRAILERS)
+
+
 def test_a_conflict_is_the_candidates_fault(repo: HarnessRepo, base: str) -> None:
     admit(repo, base=base)
     second = "refs/heads/candidate/r1/1"

@@ -95,6 +95,26 @@ def test_a_gap_that_no_metric_explains_becomes_an_admitted_diagnostic_and_closes
     assert METRIC in term, "ideas may cite it by name"
 
 
+def test_main_takes_in_a_diagnostic_without_the_unproven_edits_it_was_written_on(
+    bench: Bench,
+) -> None:
+    first = bench.collected()
+    unproven = bench.text("swe/reward.py").encode() + b"\n\nMARK = 1\n"
+    (edit,) = bench.candidates(first, ("reward", {"swe/reward.py": unproven}))
+    lead = bench.collected(Version("v0+1", edit.commit))
+    (watching,) = bench.candidates(lead, ("diagnostics", {FILE: source()}), generation=1)
+    conclude(bench.run, lead, watching, admitted(), bench.reading)
+    found = SearchResult(lead.version, (edit, watching), {})
+    version = promote_diagnostics(bench.run, first.version, found)
+    assert bench.repo.head() == version.commit
+    before = bench.repo.tree(first.version.commit).files
+    assert bench.repo.tree(version.commit).files == {**before, FILE: source().encode()}
+
+
+def admitted() -> Judged:
+    return Judged(Verdict(VerdictKind.PROMOTE, ("it foretells",), evidence={"judge": "x"}))
+
+
 def test_a_score_that_holds_still_opens_nothing(bench: Bench) -> None:
     collected = bench.collected()
     read(bench.run, collected, 0, None)

@@ -6,11 +6,16 @@ import pytest
 
 from meta_agent.core.display import PersonReply
 from meta_agent.core.errors import Parked
+from meta_agent.core.loop.loop import first_version
+from meta_agent.core.loop.records import Version
 from meta_agent.core.loop.verbs.approve import answer
+from meta_agent.core.loop.verbs.cells import beside, mixed
+from meta_agent.core.loop.verbs.propose import propose
+from meta_agent.core.protocols import Candidate
 from meta_agent.reports import reduce
 from tests.steps._approval import gates
 from tests.steps._bench import Bench
-from tests.steps._ideas import Idea, having, in_it, outcomes, prepare, searched, solving
+from tests.steps._ideas import Idea, having, in_it, marks, outcomes, prepare, searched, solving
 
 FIRST, SECOND = Idea("first", "reward"), Idea("second", "reward", strength=0.45)
 THIRD, OTHER = Idea("third", "reward", strength=0.4), Idea("other", "data", strength=0.3)
@@ -60,6 +65,29 @@ def test_an_earlier_edit_that_has_come_to_hinder_is_taken_away(bench: Bench) -> 
     assert "g4 away" in steps(bench)
     verdict = reduce(bench.run.ledger).candidate("g0/c1").verdict
     assert verdict is not None and "without it" in verdict["reasons"][0]
+
+
+def test_a_late_idea_that_is_merged_anew_brings_nothing_back(bench: Bench) -> None:
+    """`base` was written on `early`, which is gone; `late` takes the place of `clash`."""
+    prepare(bench, candidates=1)
+    run, first = bench.run, first_version(bench.run)
+    early, base = Idea("early", "reward"), Idea("base", "data", after="early")
+    clash = Idea("clash", "filter", first=True, after="base")
+    late = Idea("late", "filter", first=True, after="base", strength=0.4)
+    having(bench, early, base, clash, late)
+    members, commit = list[Candidate](), first.commit
+    for generation, count in enumerate((1, 1, 2)):
+        run.config = run.config.model_copy(update={"candidates": count})
+        collected = bench.collected(Version(f"v0+{generation}", commit))
+        proposed = propose(run, collected, bench.reading, generation)
+        commit = mixed(run, commit, "", proposed[:1]).commit
+        members += proposed
+    *held, waits = members
+    (gone, *rest), when = held, run.date(2, 700)
+    away = run.repo.revert_ahead(gone.commit, onto=commit, message="away", when=when)
+    mix = beside(run, first.commit, away, rest, waits)
+    assert mix is not None and mix.name == "g2/c1 for g2/c0"
+    assert marks(bench.repo.tree(mix.commit)) == {"base", "late"}
 
 
 def test_a_person_is_asked_before_the_search_ends_in_vain(bench: Bench) -> None:

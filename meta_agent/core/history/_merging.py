@@ -15,12 +15,16 @@ from meta_agent.core.history._limits import refuse
 
 
 def merge_commit(host: Git, onto: str, tip: str, message: str, when: int) -> str:
-    """Creates the commit that merges the commit `tip` into the commit `onto`; returns its id.
+    """Creates the commit that merges the candidate `tip` into the commit `onto`; returns its id.
 
-    No branch moves. `when` is the date in Unix seconds. Raises CandidateError on a conflict.
+    Only what `tip` itself changes is merged. If `onto` lacks commits that `tip` builds on, it goes
+    on without their changes. No branch moves. `when` is the date in Unix seconds. Raises
+    CandidateError on a conflict.
     """
     with scratch(host) as git:
-        tree = _merged_tree(git, onto, tip)
+        # The files of `onto`, as if written for the candidate's base: git then compares with that.
+        over = ("commit-tree", f"{onto}^{{tree}}", "-p", f"{tip}^1")
+        tree = _merged_tree(git, git.line(*over, stdin=b"onto", when=when), tip, where=onto)
         argv = ("commit-tree", tree, "-p", onto, "-p", tip)
         commit = git.line(*argv, stdin=message.encode(), when=when)
         migrate(git, host, commit, onto)
@@ -60,7 +64,7 @@ def revert_commit(host: Git, onto: str, commit: str, message: str, when: int) ->
     """
     with scratch(host) as git:
         undone = ("commit-tree", f"{commit}^1^{{tree}}", "-p", commit)
-        tree = _merged_tree(git, onto, git.line(*undone, stdin=b"undone", when=when))
+        tree = _merged_tree(git, onto, git.line(*undone, stdin=b"undone", when=when), onto)
         if tree == git.line("rev-parse", "--verify", f"{onto}^{{tree}}"):
             refuse("empty", f"{onto[:12]} has nothing left of the change {commit[:12]} to undo")
         reverting = git.line("commit-tree", tree, "-p", onto, stdin=message.encode(), when=when)
@@ -76,7 +80,8 @@ def _row(git: Git, path: str, content: bytes | None, mode: int) -> bytes:
     return f"{mode:o} {oid}\t{path}\0".encode()
 
 
-def _merged_tree(git: Git, onto: str, tip: str) -> str:
+def _merged_tree(git: Git, onto: str, tip: str, where: str) -> str:
+    """Returns the tree of the merge. `where` is the commit that the message of a conflict names."""
     try:
         ran = git.run("merge-tree", "--write-tree", "--name-only", "-z", onto, tip, accept=(0, 1))
     except GitError as error:
@@ -84,5 +89,5 @@ def _merged_tree(git: Git, onto: str, tip: str) -> str:
     tree, *rest = ran.stdout.decode("utf-8", "replace").split("\0")
     if ran.exit_code == 1:
         paths = rest[: rest.index("")]
-        refuse("merge_conflict", f"{tip[:12]} conflicts with {onto[:12]} in {', '.join(paths)}")
+        refuse("merge_conflict", f"{tip[:12]} conflicts with {where[:12]} in {', '.join(paths)}")
     return tree

@@ -257,8 +257,9 @@ class HarnessRepo:
     ) -> str:
         """Merges the candidate's branch `ref` into `main`, and returns the merge commit's id.
 
-        A second call returns the same id. Raises CandidateError on a conflict, IntegrityError if
-        `main` is not at the commit `onto`, and ConfigError if a checked-out file was edited.
+        Only the candidate's own change is merged, as by `merge_ahead`. A second call returns the
+        same id. Raises CandidateError on a conflict, IntegrityError if `main` is not at the commit
+        `onto`, and ConfigError if a checked-out file was edited.
         """
         tip = self._require(ref)
         done = self._merge_of(tip)
@@ -280,7 +281,8 @@ class HarnessRepo:
     ) -> str:
         """Creates the commit that merges the candidate's branch `ref` into the commit `onto`.
 
-        Returns the merge commit's id. No branch moves. Raises CandidateError on a conflict.
+        Changes of other candidates, which it may build on, do not come along. Returns the merge
+        commit's id. No branch moves. Raises CandidateError on a conflict.
         """
         tip = self._require(ref)
         text = with_trailers(message, trailers)

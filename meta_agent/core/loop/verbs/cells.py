@@ -124,8 +124,9 @@ def beside(
 ) -> Mix | None:
     """Returns `idea` merged with `members`, whose own merges onto `first` end at the commit `tip`.
 
-    If they conflict, the idea replaces the members that it conflicts with, and those that build on
-    them. The others are merged anew onto `first`. Returns None if the idea conflicts with `first`.
+    If they conflict, the idea replaces the members that it conflicts with, and those that do not
+    merge without them. The others are merged anew onto `first`, each by its own change: an edit
+    that was taken away stays away. Returns None if the idea conflicts with `first`.
     """
     try:
         more = mixed(run, tip, f"plus {short(run, idea)}", [idea])
