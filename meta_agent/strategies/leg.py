@@ -19,16 +19,17 @@ Promises: the same measurements give the same answer, so a resumed run takes bac
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Final, NamedTuple
 
 from meta_agent.core.errors import CandidateError
+from meta_agent.core.gate import row_of
 from meta_agent.core.loop.budget import attempts_a_step
 from meta_agent.core.loop.records import Version
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs.train_on import Checkpoint, on_search
-from meta_agent.core.protocols import JSON, HarnessTree
+from meta_agent.core.protocols import JSON, HarnessTree, Rollout
 
 FIRST_SEED: Final = 1000
 """First training seed of the legs. Searches, claims and warm-ups never use it."""
@@ -71,7 +72,8 @@ def train_leg(
     except CandidateError as error:
         run.note(f"leg {number} is taken back: {error}")
         return None
-    harm = harm_of(trained.metrics, before, _losses_and_gains(run, start, end))
+    attempts = (run.lab.rollouts(side.evaluation.shard) for side in (start, end))
+    harm = harm_of(trained.metrics, before, losses_and_gains(*attempts))
     record: JSON = {
         "leg": number,
         "version": version.id,
@@ -142,11 +144,11 @@ def _values(rows: Sequence[Row], name: str) -> list[float]:
     return [float(row[name]) for row in rows if name in row]
 
 
-def _losses_and_gains(run: Run, start: Checkpoint, end: Checkpoint) -> tuple[int, int]:
-    before, after = (
-        {rollout.task_key: rollout.clean for rollout in run.lab.rollouts(side.evaluation.shard)}
-        for side in (start, end)
-    )
-    common = before.keys() & after.keys()
-    losses = sum(before[key] and not after[key] for key in common)
-    return losses, sum(after[key] and not before[key] for key in common)
+def losses_and_gains(before: Iterable[Rollout], after: Iterable[Rollout]) -> tuple[int, int]:
+    """Returns how many tasks are clean in `before` only, and how many in `after` only.
+
+    A task counts if both attempts at it have an outcome: what a machine lost is no harm of the leg.
+    """
+    was, now = ({row.task_key: row.clean for row in map(row_of, side)} for side in (before, after))
+    pairs = [(was[key], now[key]) for key in was.keys() & now.keys()]
+    return pairs.count((True, False)), pairs.count((False, True))

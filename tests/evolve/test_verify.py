@@ -287,6 +287,11 @@ def a_budget_that_was_larger(f: Forger) -> None:
         told["rollouts"] -= 32
 
 
+def a_training_that_was_cheaper(f: Forger) -> None:
+    with f.step(f.keys("train")[-1]) as told:
+        told["rollouts"] -= 32
+
+
 def more_tasks_than_planned(f: Forger) -> None:
     with f.step(f.arm(1).replace("/eval-", "/eval/")) as told:
         told["planned"], told["clean"] = told["planned"] - 40, told["clean"] - 2
@@ -316,6 +321,7 @@ TOGETHER: dict[str, dict[Callable[[Forger], None], str]] = {
         a_step_that_nobody_took: "/claim/merge",
         a_prediction_after_the_fact: "g0/c0.hypothesis.expected_delta",
         a_budget_that_was_larger: "-search-64.rollouts",
+        a_training_that_was_cheaper: "train/",
     },
     "notes, main and arms": {
         main_moved: "on main",

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from meta_agent.strategies.leg import harm_of, teaches_nothing
+from meta_agent.core.protocols import RolloutFailure
+from meta_agent.strategies.leg import harm_of, losses_and_gains, teaches_nothing
+from tests.gate._records import rollout
 
 USUAL = {
     "entropy": 1.0,
@@ -45,6 +47,19 @@ def leg(**last: Any) -> list[dict[str, Any]]:
 def test_the_sign_of_harm(last: dict[str, Any], moved: tuple[int, int], harm: str) -> None:
     told = harm_of(leg(**last), [], moved)
     assert told.startswith(harm) and bool(told) == bool(harm)
+
+
+def test_an_attempt_that_a_machine_lost_is_neither_a_loss_nor_a_gain() -> None:
+    lost = {"outcome": None, "error": RolloutFailure("infra", "the machine went away")}
+    before = [rollout(at, outcome=at != 3) for at in range(5)]
+    after = [
+        rollout(0, outcome=True),
+        rollout(1, outcome=False),
+        rollout(2, **lost),
+        rollout(3, outcome=True),
+    ]
+    assert losses_and_gains(before, after) == (1, 1)
+    assert losses_and_gains(after, before) == (1, 1)
 
 
 def test_a_policy_that_is_sure_may_waver_a_little() -> None:

@@ -4,6 +4,7 @@ When a lab would train or evaluate, this one opens what is stored under that nam
 by content, both weights and rows. Each row has to be the planned one: its task, attempt and seed, a
 harness whose files behave like those of the given commit, and weights of that training. So another
 candidate's rows, or another checkpoint's, do not pass as a measurement, whoever wrote the ledger.
+Not all rows of a training are stored: its recipe has to allow the recorded number of attempts.
 
 Not covered: whether these weights would do the same again.
 """
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from meta_agent.core.errors import IntegrityError, MetaAgentError
+from meta_agent.core.harness import recipe_of
 from meta_agent.core.history import HarnessRepo
 from meta_agent.core.lab._rows import counted, shard_reference
 from meta_agent.core.lab.arms import behaviour_hash
@@ -58,6 +60,7 @@ class RecordedLab(Lab):
             "seed": unit.seed,
             "steps": unit.before + unit.steps,
             "train_steps": unit.steps,
+            "rollouts": _possible(outcome["rollouts"], unit, tree),
             "shard": shard_reference(shard),
             "kept": [
                 self._opened(checkpoint, kept_folder(folder) / Path(checkpoint["path"]).name)
@@ -126,6 +129,18 @@ class RecordedLab(Lab):
                 f"{about} was made with the files of {row.harness_commit[:12]}, which differ from "
                 "those of the version to be verified; restore the workspace from a copy"
             )
+
+
+def _possible(recorded: int, unit: TrainUnit, tree: HarnessTree) -> int:
+    """Returns the recorded number of a training's attempts, or the nearest that its recipe allows.
+
+    Only a recipe that replaces dropped groups leaves a choice.
+    """
+    recipe = recipe_of(tree)
+    steps = unit.steps - (0 if unit.before else recipe.sft_steps)
+    batches = 0 if unit.imitates else -(-steps // recipe.num_iterations)
+    least, most = batches * recipe.rows_per_step, batches * recipe.most_rows_per_step
+    return min(max(recorded, least), most)
 
 
 def _attempt(planned: PlannedRollout) -> dict[str, JSON]:

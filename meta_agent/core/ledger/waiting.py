@@ -51,7 +51,7 @@ _MOST_BYTES: Final = 1 << 16
 class Wait:
     """One wait of a thread for something outside its process. Times are seconds since the epoch."""
 
-    kind: str  # a `Kind`; a reader takes other words from other versions
+    kind: str  # a `WaitKind`; a reader takes other words from other versions
     subject: str
     """What is waited for, as a noun phrase for people."""
     limit_sec: float

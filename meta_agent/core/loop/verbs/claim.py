@@ -33,15 +33,16 @@ from meta_agent.core.lab.live import ArmRef, Job, Trained
 from meta_agent.core.loop.budget import allowed, attempts_of_jobs, claim_pairs, first_tree, pays_for
 from meta_agent.core.loop.drift import drift
 from meta_agent.core.loop.plan import Purchase, pairs_bought
-from meta_agent.core.loop.records import Judged, Version, failure, must_work, stopped
+from meta_agent.core.loop.records import Judged, Version, failure, must_work, stopped, undecided
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.spending import begin_claim
-from meta_agent.core.protocols import JSON, HarnessTree, Split, Verdict, VerdictKind
+from meta_agent.core.protocols import JSON, HarnessTree, Split, VerdictKind
 from meta_agent.core.slices import clusters_of
 
 ClaimKind = Literal["harness", "version"]
 CLAIM: Final = "claim"
 SPLIT: Final[Split] = "confirm"
+_UNPAID: Final = "the budget pays for no claim"
 
 
 class Sides(NamedTuple):
@@ -68,7 +69,7 @@ def prove_harness(run: Run, sides: Sides) -> Judged:
                 break
     except CandidateError as error:
         judged = stopped((failure(error),))
-    return judged or Judged(_unpaid(run))
+    return judged or undecided(_UNPAID)
 
 
 def prove_version(run: Run, sides: Sides, weights: tuple[Trained, Trained]) -> Judged:
@@ -81,7 +82,7 @@ def prove_version(run: Run, sides: Sides, weights: tuple[Trained, Trained]) -> J
     trees = _trees(run, sides)
     run.phase("claim", f"this version against the start, {limit} confirm tasks")
     if not pays_for(run, f"{CLAIM}/version", 2 * limit):
-        return Judged(_unpaid(run))
+        return undecided(_UNPAID)
     begin_claim(run)
 
     def arm(name: str, tree: HarnessTree, trained: Trained) -> ArmRef:
@@ -230,9 +231,3 @@ def _affordable(run: Run, sides: Sides, purchase: Purchase) -> bool:
     after = 2 * plan.confirm + ((2 + pairs) * plan.search if purchase.further else 0)
     price = attempts_of_jobs(run, _jobs(run, sides, pairs))
     return pays_for(run, f"{CLAIM}/harness/look{pairs}", price + after)
-
-
-def _unpaid(run: Run) -> Verdict:
-    reason = "the budget pays for no claim"
-    evidence = {"judge": "checks", "findings": []}
-    return Verdict(VerdictKind.INCONCLUSIVE, (reason,), screened_out=True, evidence=evidence)
