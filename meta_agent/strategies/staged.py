@@ -47,9 +47,9 @@ from meta_agent.core.loop.verbs.hand_over import hand_over_version
 from meta_agent.core.loop.verbs.learn import conclude
 from meta_agent.core.loop.verbs.promote import promote_diagnostics
 from meta_agent.core.loop.verbs.propose import propose, revise
-from meta_agent.core.loop.verbs.test import backtest, test
+from meta_agent.core.loop.verbs.test import REPLAYED, about, backtest, test
 from meta_agent.core.loop.verbs.train_on import Checkpoint, on_search
-from meta_agent.core.protocols import Candidate, Factor
+from meta_agent.core.protocols import Factor
 from meta_agent.strategies._race_rule import TERMS
 from meta_agent.strategies.full import Full
 from meta_agent.strategies.leg import Leg, leg_price, teaches_nothing, train_leg
@@ -58,7 +58,6 @@ from meta_agent.strategies.warm_up import warm_up
 
 RACED: Final[tuple[Factor, ...]] = ("scaffold", "diagnostics")
 """The factors that act, or are measured, without any training."""
-BY_BACKTEST: Final[frozenset[Factor]] = frozenset({"reward", "filter"})
 SHORT_RACE: Final = 2
 """A race between two legs takes at most so many attempts at each search task."""
 SHORT_TERMS: Final = replace(TERMS, most=0.34)
@@ -218,17 +217,12 @@ class _Training:
         factors = about(member.tested.candidate)
         if member.tested.vetoed or (factors & set(RACED) and not factors - set(RACED)):
             return course.decide(member)
-        if factors & BY_BACKTEST and (refusal := backtest(self._run, member.tested)):
+        if factors & REPLAYED and (refusal := backtest(self._run, member.tested)):
             return undecided(refusal)
         new = course.tip.candidates[len(self._stays.stand.members) :]
         if factors & {"data", "recipe"} and any(c.factor in ("data", "recipe") for c in new):
             return undecided("one edit of curriculum or recipe at a time is tried by a leg")
         return course.decide(member, unscreened="scaffold" not in factors)
-
-
-def about(candidate: Candidate) -> set[Factor]:
-    """Returns all factors that a candidate edits."""
-    return {candidate.factor, *candidate.hypothesis.factors}
 
 
 def taught_nothing(leg: Leg | None) -> bool:

@@ -28,10 +28,14 @@ def test(run: Run, collected: Collected, candidate: Candidate) -> Tested:
     findings = _stage(run, candidate, "static", lambda: _static(run, collected, candidate, tree))
     if not _vetoed(findings):
         findings += keeps_contract(run, collected, candidate)
-    about = {candidate.factor, *candidate.hypothesis.factors}
-    if about & REPLAYED and not _vetoed(findings):
+    if about(candidate) & REPLAYED and not _vetoed(findings):
         findings += _replay(run, collected, candidate, tree)
     return Tested(candidate, tuple(findings))
+
+
+def about(candidate: Candidate) -> set[Factor]:
+    """Returns all factors that a candidate edits."""
+    return {candidate.factor, *candidate.hypothesis.factors}
 
 
 def keeps_contract(run: Run, collected: Collected, candidate: Candidate) -> list[Finding]:
