@@ -288,7 +288,7 @@ def a_budget_that_was_larger(f: Forger) -> None:
 
 
 def a_training_that_was_cheaper(f: Forger) -> None:
-    with f.step(f.keys("train")[-1]) as told:
+    with f.step(f.keys("train", "%-n2")[0]) as told:
         told["rollouts"] -= 32
 
 
@@ -321,7 +321,7 @@ TOGETHER: dict[str, dict[Callable[[Forger], None], str]] = {
         a_step_that_nobody_took: "/claim/merge",
         a_prediction_after_the_fact: "g0/c0.hypothesis.expected_delta",
         a_budget_that_was_larger: "-search-64.rollouts",
-        a_training_that_was_cheaper: "train/",
+        a_training_that_was_cheaper: "-n2.rollouts",
     },
     "notes, main and arms": {
         main_moved: "on main",

@@ -27,7 +27,7 @@ from meta_agent.core.gate.numbers.statistics import t_quantile
 from meta_agent.core.protocols import JSON, Verdict, VerdictKind
 
 ALPHA: Final = 0.05
-"""The error of an admission by each of its two tests, over all metrics judged so far."""
+"""The error of each of the two tests of an admission, divided by the metrics judged so far."""
 MIN_TASKS: Final = 6
 """Tasks with clean and other attempts below which nothing is decided."""
 WORTHWHILE: Final = 0.55
