@@ -77,7 +77,10 @@ class Share(NamedTuple):
 
 
 def mixed(run: Run, base: str, name: str, members: Sequence[Candidate]) -> Mix:
-    """Returns `members` merged onto `base` as mix `name`. Raises CandidateError on a conflict."""
+    """Returns the own changes of `members`, merged onto `base` one by one, as mix `name`.
+
+    Raises CandidateError on a conflict.
+    """
     commit = base
     for candidate in members:
         commit = run.repo.merge_ahead(onto=commit, **merge_terms(run, candidate))

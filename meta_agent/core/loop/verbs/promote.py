@@ -2,7 +2,8 @@
 
 The search has made these merges on top of the start already (`cells.mixed`), and the claim measured
 their last commit. So `main` advances to exactly what was measured, and nothing is judged again.
-Diagnostics have a rule of their own (`discriminate`): they reach `main` even alone.
+Diagnostics have a rule of their own (`discriminate`): they reach `main` even alone, without the
+edits that they were written on.
 """
 
 from __future__ import annotations
